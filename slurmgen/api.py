@@ -165,7 +165,7 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
         return f"slurmgen.follow({str(found.id)!r}, write, start={shown.bytes})"
 
     with reconnect() as first:
-        logs = [Followed(found.id, _log_path(first, found), shown)]
+        logs = [Followed(found.id, _log_path(first, found), shown, has_ended=bool(found.final))]
         states, last = follow_through(first, reconnect, logs, _log.warning, resume)
         with last:
             return end_of(last, found, states[found.id])

@@ -28,9 +28,10 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     with 3 if Slurm does not know a job.
     """
     from slurmgen.jobs.cancel import cancel_all
-    from slurmgen.jobs.slurm_client import GONE, UNKNOWN
+    from slurmgen.jobs.slurm_client import UNKNOWN
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.sweep_report import joined
+    from slurmgen.slurm.replies import GONE
 
     jobs = find_jobs(job_ids, site, to_cancel=True, **options)
     reports = cancel_all(jobs, connect, say)

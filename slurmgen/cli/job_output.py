@@ -72,7 +72,7 @@ def print_script(text: str) -> None:
 
 def exit_code(reports: "Sequence[Report]") -> int:
     """3 if the state of a job is unknown, else 0."""
-    from slurmgen.jobs.slurm_client import GONE
+    from slurmgen.slurm.replies import GONE
 
     return 3 if any(report.error and report.state != GONE for report in reports) else 0
 

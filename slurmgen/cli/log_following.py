@@ -70,7 +70,7 @@ def _follow(
         states, transport = follow_through(
             transport,
             lambda: connect(route, interactive=False),
-            [Followed(job, path, shown)],
+            [Followed(job, path, shown, has_ended=any(record.final for record in records_of(route, job)))],
             report=echo,
             resume_command=lambda: (
                 f"slurmgen logs -f {job} --site {route.site}{part.options} --start {shown.bytes}"
@@ -86,10 +86,14 @@ def _follow(
 def records_of(route: "Route", job: "JobId") -> "tuple[Record, ...]":
     """The records of a job; none if the ledger cannot be read, since the log was shown all the same."""
     from slurmgen.errors import ConfigError
+    from slurmgen.jobs.job import job_id
     from slurmgen.jobs.ledger import Ledger
 
     with suppress(ConfigError):
-        return Ledger().find(job.number.partition("_")[0], route.site)
+        found = Ledger().with_id(job.number.partition("_")[0])
+        return tuple(
+            one for one in found if one.site == route.site and job.identity in (None, job_id(one).identity)
+        )
     return ()
 
 

@@ -61,7 +61,7 @@ class Log:
 
         show, self.finish = writer(rank, Prefixed(prefix))
         self.job = job
-        self.followed = Followed(job.id, path, Shown(show, start))
+        self.followed = Followed(job.id, path, Shown(show, start), has_ended=bool(job.final))
 
 
 def follow_together(jobs: "Sequence[Job]", part: Part) -> int:

@@ -69,11 +69,12 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
 
 def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
     """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
+    from slurmgen.jobs.job import job_id
     from slurmgen.jobs.log_paths import find_log
 
     try:
         say_result(prepared, outcome)
-        path = find_log(outcome.transport, outcome.record, outcome.submitted.job)
+        path = find_log(outcome.transport, outcome.record, job_id(outcome.record))
         say("^C cancels the job")
     except KeyboardInterrupt:
         _cancel(outcome.transport, outcome.record, route)
@@ -83,10 +84,10 @@ def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
 
 def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
     from slurmgen.jobs.follow import follow_through
-    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.job import Job, job_id
     from slurmgen.jobs.logs import Followed, Shown
 
-    job, write = outcome.submitted.job, LogOutput()
+    job, write = job_id(outcome.record), LogOutput()
     try:
         states, transport = follow_through(
             outcome.transport,

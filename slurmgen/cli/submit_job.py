@@ -98,7 +98,9 @@ def submit_arrays(
 
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    follow_log(outcome.transport, outcome.record, outcome.submitted.job, route, err=err)
+    from slurmgen.jobs.job import job_id
+
+    follow_log(outcome.transport, outcome.record, job_id(outcome.record), route, err=err)
 
 
 def follow_log(

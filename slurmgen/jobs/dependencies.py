@@ -6,17 +6,17 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from slurmgen.errors import RequestError
-from slurmgen.jobs.job import Job
+from slurmgen.jobs.job import Job, job_id
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.lookup import LAST, is_id, require_settled, winner_of
 from slurmgen.jobs.races import Races
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.slurm_client import GONE
 from slurmgen.jobs.status import query_site
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS, After, is_met, option
+from slurmgen.slurm.replies import GONE
 
 _READ = 100
 "Records of one name that are read: the last of them, since earlier ones cannot be meant."
@@ -68,11 +68,11 @@ def _jobs(own: Record, after: After) -> list[Job]:
     record = (chosen or others)[-1]
     _check(record, own)
     if is_id(name) and record.id == name.partition("_")[0]:  # it may be a task
-        return [Job(JobId(name, record.cluster), _route(own), record)]
+        return [Job(job_id(record, name), _route(own), record)]
     record = _of_race(record)
     _check(record, own)
     records = _arrays(record, after)
-    return [Job(JobId(one.id, one.cluster), _route(own), one) for one in records]
+    return [Job.of(one, _route(own)) for one in records]
 
 
 def _of_race(record: Record) -> Record:

@@ -21,6 +21,7 @@ from slurmgen.jobs.submission_errors import Closed, Refused, SnapshotGone, error
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import COMMENT
 from slurmgen.sync.archive import pack
 from slurmgen.sync.delta import Parcel, difference, expected
 from slurmgen.sync.files import Snapshot
@@ -30,9 +31,6 @@ from slurmgen.text import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second. Below this speed, sending the project times out."
-COMMENT = "slurmgen:"
-"Precedes the key in a job's comment."
-
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _ATTEMPTS = 5
 "How often the key is sent, while the remote host lacks a snapshot or is too slow to call sbatch."

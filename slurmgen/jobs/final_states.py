@@ -6,7 +6,7 @@ from msgspec import DecodeError, json
 
 from slurmgen.jobs.slurm_client import UNKNOWN, ended
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import GONE, JobState
 
 FINAL = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
 "States after which Slurm does not requeue a job by itself, as it may after a preemption or a node failure."
@@ -46,12 +46,7 @@ def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tupl
 
     The text says why all states come from the ledger; it is empty if not all do.
     """
-    saved = {(state.id, state.state, state.start): state.exit_code for state in final if state.is_exact}
-    reply = tuple(
-        state.with_exact([code] if (code := saved.get((state.id, state.state, state.start))) else [])
-        for state in reply
-    )
-    known = tuple(state for state in reply if state.state != UNKNOWN)
+    known = tuple(state for state in reply if state.state not in (UNKNOWN, GONE))
     if not final or not ended(known):
         return reply, ""
     reason = "" if known else next((state.reason for state in reply), _FORGOTTEN)

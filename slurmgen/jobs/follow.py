@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
 from slurmgen.jobs.logs import Followed, follow_all
+from slurmgen.jobs.slurm_client import Busy
 from slurmgen.remote.transport import TimedOut, Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -104,7 +105,7 @@ def follow_through(
         while True:
             try:
                 return follow_all(transport, logs, sleep), transport
-            except TimedOut as error:  # the connection is there, so the login is still valid
+            except (TimedOut, Busy) as error:  # the connection is there, so the login is still valid
                 outage.wait(error)
             except ConnectionFailed as error:
                 transport.close()

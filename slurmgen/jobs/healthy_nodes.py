@@ -57,9 +57,7 @@ def clear_healthy(record: Record, route: Route, scope: Scope) -> Checked:
 
 
 def _reports_of_nodes(record: Record, route: Route) -> list[BadNode]:
-    states = [
-        state for found in Ledger().find(record.id, record.site) for state in Job.of(found, route).final
-    ]
+    states = Job.of(Ledger().of_key(record.key) or record, route).final
     return [
         one
         for one in BadNodes().reports(place_of(route))

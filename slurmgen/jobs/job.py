@@ -18,7 +18,7 @@ from slurmgen.jobs.struct_text import from_text
 from slurmgen.jobs.sweep_table import run_folder
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.commands import Identity, JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.sweep import RUN_LOG
 
@@ -42,7 +42,7 @@ class Job(Struct, frozen=True):
     @classmethod
     def of(cls, record: Record, route: Route) -> "Job":
         """The job of a record; a pending one has no id and no cluster yet."""
-        return cls(JobId("") if record.pending else JobId(record.id, record.cluster), route, record)
+        return cls(job_id(record), route, record)
 
     @property
     def log(self) -> str:
@@ -102,6 +102,14 @@ class Job(Struct, frozen=True):
         except (ValueError, TypeError):
             return False
         return age is not None and 0 <= age.total_seconds() < NEW
+
+
+def job_id(record: Record, id_: str = "") -> JobId:
+    """The id of a record's job, or of a task of it, with its identity; empty for a pending one."""
+    if record.pending:
+        return JobId("")
+    identity = Identity(record.name, record.submitted, record.key)
+    return JobId(id_ or record.id, record.cluster, identity)
 
 
 def group_by_route(jobs: Iterable[Job]) -> dict[Route, list[Job]]:

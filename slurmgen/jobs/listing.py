@@ -20,15 +20,13 @@ ENDED = "it had ended at the last query"
 def without_query(jobs: Sequence[Job]) -> dict[Job, Report]:
     """The reports of the jobs that Slurm need not be queried for.
 
-    Their ends are in the ledger, or their submissions are unsettled, or their ids were used again.
+    Their ends are in the ledger, or their submissions are unsettled.
     """
-    # Of jobs with the same id, Slurm knows only the last.
-    last = {(job.route.site, job.route.via, job.id): job for job in jobs}
     reports: dict[Job, Report] = {}
     for job in jobs:
         if job.record and job.record.pending:
             reports[job] = _unsettled(job, job.record)
-        elif not job.needs_query or last[job.route.site, job.route.via, job.id] is not job:
+        elif not job.needs_query:
             reports[job] = recall(job, ENDED) or make_report(job, ())
     return dict(zip(reports, with_winners(reports.values()), strict=True))
 

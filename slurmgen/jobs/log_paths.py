@@ -93,8 +93,9 @@ def query_path(transport: Transport, job: JobId, *, stderr: bool = False) -> str
     Raises:
         CommandFailed: Slurm no longer knows the job.
     """
-    path = replies.log_path(call(transport, commands.scontrol(job)).out, stderr=stderr)
-    if path is None:
+    text = call(transport, commands.scontrol(job)).out
+    path = replies.log_path(text, stderr=stderr)
+    if path is None or not all(replies.is_of(state, job) for state in replies.scontrol(text)):
         raise CommandFailed(
             f"the log of job {job} is not known",
             "Neither your records nor Slurm on that site know the job.",

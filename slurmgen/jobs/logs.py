@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from slurmgen.jobs.slurm_client import ended, query_states
+from slurmgen.jobs.slurm_client import QUERIES_UNTIL_GONE, ended, query_states
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -113,13 +113,15 @@ class Shown:
 class Followed:
     """A log that is followed until its job has ended and it no longer grows."""
 
-    def __init__(self, job: JobId, path: str, shown: Shown) -> None:
+    def __init__(self, job: JobId, path: str, shown: Shown, *, has_ended: bool = False) -> None:
         self.job = job
         self.path = path
         self.shown = shown
         self.pause = FIRST_PAUSE
         "Seconds until the next read."
         self._reads_after_end = 0
+        self._unlisted = QUERIES_UNTIL_GONE if has_ended else 0
+        "How often in a row Slurm did not list the job."
 
     def step(self, transport: Transport, states: tuple[JobState, ...]) -> bool:
         """Show what is new; returns whether all has been shown.
@@ -132,7 +134,9 @@ class Followed:
         self.shown.steps += 1
         for chunk in read(transport, self.path, before):
             self.shown(chunk)
-        is_over, grew = ended(states), self.shown.bytes > before
+        self._unlisted = 0 if states else self._unlisted + 1
+        is_over = ended(states) and (bool(states) or self._unlisted >= QUERIES_UNTIL_GONE)
+        grew = self.shown.bytes > before
         if (self._reads_after_end and is_over and not grew) or self._reads_after_end == READS_AFTER_END:
             return True
         self._reads_after_end = self._reads_after_end + 1 if is_over else 0
@@ -161,7 +165,7 @@ def follow_all(
     found: dict[JobId, tuple[JobState, ...]] = {}
     left = list(logs)
     while True:
-        states = query_states(transport, [one.job for one in left])
+        states = query_states(transport, [one.job for one in left], found)
         found |= states
         left = [one for one in left if not one.step(transport, states[one.job])]
         if not left:

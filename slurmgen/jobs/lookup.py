@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from slurmgen.errors import RequestError
-from slurmgen.jobs.job import Job
+from slurmgen.jobs.job import Job, job_id
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
@@ -109,7 +109,7 @@ def all_arrays(job: Job) -> list[Job]:
 def _tasks(arrays: Sequence[Job], asked: Selection) -> list[Job]:
     """The tasks with such parameters."""
     found = [
-        Job(JobId(f"{array.id}_{task}", array.id.cluster), array.route, array.record, run)
+        Job(job_id(array.record, f"{array.id}_{task}"), array.route, array.record, run)
         for array in arrays
         if array.record
         for task, run in chosen(array.record, asked.parameters)
@@ -135,7 +135,7 @@ def find_job(name: str, site: str | None, options: Options, site_route: SiteRout
     """
     if is_id(name):
         if record := _by_id(name, site):
-            return Job(JobId(name, record.cluster), _route(record, options, site_route), record)
+            return Job(job_id(record, name), _route(record, options, site_route), record)
         if site or not _last(name, None):
             return Job(JobId(name), _route_to(site, name, site_route))
     record = _by_name(name, site)

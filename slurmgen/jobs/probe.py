@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 
 from slurmgen.errors import CommandFailed, Interrupted, RequestError
 from slurmgen.jobs.final_states import as_text
+from slurmgen.jobs.job import job_id
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.log_paths import recorded_log
 from slurmgen.jobs.logs import Shown, follow, read
 from slurmgen.jobs.prepare import Prepared, prepare
 from slurmgen.jobs.project_content import Upload
-from slurmgen.jobs.slurm_client import GONE, ended, job_states
+from slurmgen.jobs.slurm_client import ended, job_states
 from slurmgen.jobs.submission import Observer, submission
 from slurmgen.paths import cache_folder, make_private
 from slurmgen.plan import Plan, resolve
@@ -21,7 +22,7 @@ from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import Place, gpu_partitions, place_of
 from slurmgen.slurm import durations
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import GONE, JobState
 
 NAME = "slurmgen-probe"
 _SECONDS = 60
@@ -152,7 +153,7 @@ def _time(place: Place) -> str:
 
 
 def _job(record: Record) -> JobId:
-    return JobId(record.id, record.cluster)
+    return job_id(record)
 
 
 def _report(transport: Transport, record: Record) -> Lines:

@@ -12,8 +12,9 @@ _PLACE = ("site", "via", "host", "cluster")
 def waits_for(record: Record) -> Iterator[tuple[str, Record]]:
     """The jobs that must end before a job starts, each with the type of the dependency: ok, notok or any."""
     for kind, number in _afters(record):
-        same = [one for one in Ledger().with_id(number.partition("_")[0]) if _is_near(one, record)]
-        yield from ((kind, one) for one in same[-1:])
+        same = Ledger().with_id(number.partition("_")[0])
+        before = [one for one in same if _is_near(one, record) and one.submitted <= record.submitted]
+        yield from ((kind, one) for one in before[-1:])
 
 
 def waited_for_by(record: Record) -> list[Record]:

@@ -12,10 +12,10 @@ from slurmgen.jobs.preflight_reports import Findings
 from slurmgen.jobs.report_object import JobObject, TaskObject, Winner
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
 from slurmgen.jobs.segments import main_state, which
-from slurmgen.jobs.slurm_client import GONE, ended
+from slurmgen.jobs.slurm_client import ended
 from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
-from slurmgen.slurm.replies import WAITING, JobState
+from slurmgen.slurm.replies import GONE, WAITING, JobState
 from slurmgen.slurm.usage import Usage, whole_seconds
 
 _SIGNAL_OF_STATE = {

@@ -1,16 +1,17 @@
 """Slurm on the cluster: run its commands in a clean environment, and query the state of jobs."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from slurmgen.errors import CommandFailed
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport, batches
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import GONE, JobState
 
 # Slurm's commands also read options from variables. Set by an allocation or a shell profile, they would
 # change the job: a leaked SLURM_CPU_BIND slowed a fleet threefold
@@ -22,8 +23,6 @@ CLEAN = (
     'case $slurmgen_name in SLURM_CONF|SLURM_JWT) ;; *) unset "$slurmgen_name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127
-GONE = "GONE"
-"State of a job that neither the controller nor accounting has a record of."
 UNKNOWN = "UNKNOWN"
 "State of a job when the query failed."
 
@@ -50,7 +49,26 @@ HINTS = {
 _UNKNOWN_JOB = "Invalid job id"
 _MOST_CODES = 200
 "Jobs and tasks for whose exact exit code accounting is asked: its JSON takes kilobytes for each."
+_BUSY = re.compile(
+    "timed out|unable to contact|connect|communication|zero bytes|receive|endpoint|standby|temporar"
+    "|rate limit|too many|busy|try again|not respond",
+    re.IGNORECASE,
+)
+"What Slurm's commands print if the controller or the database does not reply now. It is no answer."
+_PAUSES = (0.5, 1.0, 2.0)
+"Seconds before a query is repeated."
+_SLOW = 5.0
+"Seconds after which a query that failed is not repeated: the command itself has tried for long."
+QUERIES_UNTIL_GONE = 4
+"Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
+_BETWEEN_REPLIES = 1.0
+_REPLIES = 4
+"Further replies about a job that has ended, at most; accounting mostly has all after two seconds."
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
+
+
+class Busy(CommandFailed):
+    """Slurm did not reply to a query, and may reply to the next one."""
 
 
 class NotInstalled(CommandFailed):
@@ -96,36 +114,137 @@ def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
     return query_states(transport, [job])[job]
 
 
-def query_states(transport: Transport, jobs: Sequence[JobId]) -> dict[JobId, tuple[JobState, ...]]:
+def query_states(
+    transport: Transport,
+    jobs: Sequence[JobId],
+    known: Mapping[JobId, tuple[JobState, ...]] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[JobId, tuple[JobState, ...]]:
     """The states of many jobs, with at most one squeue and one sacct for some thousands on each cluster.
 
     squeue reports the jobs that have not ended, because the accounting database may keep a record that was
-    never closed. sacct reports the jobs that have ended; without accounting, scontrol does.
+    never closed. sacct reports the jobs that have ended; without accounting, scontrol does. Records of other
+    jobs of the same ids do not count.
+
+    That a job has ended or is gone needs two equal replies, a second apart: a controller that restarts may
+    list nothing, and accounting receives the parts of a job one by one.
+
+    Args:
+        transport: the connection to the site.
+        jobs: the ids, with the identities of the jobs that slurmgen submitted.
+        known: what earlier queries reported of some jobs; it counts as the first reply.
+        sleep: waits for some seconds.
 
     Raises:
         CommandFailed: the controller did not reply, which does not mean that the jobs are gone.
     """
+    known = known or {}
+    found = _query_clusters(transport, jobs, known, sleep)
+    doubtful = [job for job in jobs if found[job].is_doubtful(known.get(job))]
+    for _ in range(_REPLIES):
+        if not doubtful:
+            break
+        sleep(_BETWEEN_REPLIES)
+        again = _query_clusters(
+            transport, doubtful, {**known, **{job: found[job].states for job in doubtful}}, sleep
+        )
+        before, found = found, found | again
+        doubtful = [job for job in doubtful if found[job].is_doubtful(before[job].states)]
+    return {job: found[job].states for job in jobs}
+
+
+class _Found(Struct, frozen=True):
+    """What the replies have of one job."""
+
+    states: tuple[JobState, ...]
+    is_late: bool = False
+    "Whether accounting does not have the whole record yet."
+
+    def is_doubtful(self, before: tuple[JobState, ...] | None) -> bool:
+        """Whether a reply says that the job is over, and the one before did not say the same."""
+        return ended(self.states) and (self.is_late or self.states != before)
+
+
+def _query_clusters(
+    transport: Transport,
+    jobs: Sequence[JobId],
+    known: Mapping[JobId, tuple[JobState, ...]],
+    sleep: Callable[[float], None],
+) -> dict[JobId, _Found]:
     clusters: dict[str, list[JobId]] = {}
     for job in jobs:
         clusters.setdefault(job.cluster, []).append(job)
-    return dict(item for group in clusters.values() for item in _query_cluster(transport, group).items())
+    return {
+        job: found
+        for group in clusters.values()
+        for job, found in _query_cluster(transport, group, known, sleep).items()
+    }
 
 
-def _query_cluster(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
-    queued = _query(transport, jobs, commands.squeue, replies.squeue)
+def _query_cluster(
+    transport: Transport,
+    jobs: list[JobId],
+    known: Mapping[JobId, tuple[JobState, ...]],
+    sleep: Callable[[float], None],
+) -> dict[JobId, _Found]:
+    listed = _query(transport, jobs, commands.squeue, replies.squeue, sleep)
+    queued = {job: _own(job, states) for job, states in listed.items()}
     past = [job for job in jobs if not queued[job] or any(state.ended for state in queued[job])]
-    has_accounting = True
+    recorded: dict[JobId, tuple[JobState, ...]] = {}
+    error, has_accounting = "", True
     try:
-        accounted = _query(transport, past, commands.sacct, replies.sacct)
+        recorded = _query(transport, past, commands.sacct, replies.sacct, sleep)
     except NotInstalled:
-        accounted, has_accounting = {}, False
-    except CommandFailed as error:
-        # A job that squeue does not list may have ended or be gone: only accounting knows.
-        unknown = JobState(id="", state=UNKNOWN, reason=error.fact)
-        accounted = {job: (structs.replace(unknown, id=job.number),) for job in past if not queued[job]}
-    merged = {job: _merge(queued[job], accounted.get(job, ())) for job in jobs}
+        has_accounting = False
+    except CommandFailed as failed:
+        error = failed.fact
+    accounted = {job: _last_runs(_own(job, recorded.get(job, ()))) for job in jobs}
+    merged = {job: _with_known_codes(_merge(queued[job], accounted[job]), known.get(job, ())) for job in jobs}
     states = _with_exit_codes(transport, merged, {job for job in jobs if queued[job]})
-    return states if has_accounting else {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
+    if not has_accounting:
+        states = {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
+    others = {job: (*listed[job], *recorded.get(job, ())) for job in jobs}
+    return {
+        job: _Found(
+            tuple(map(_compared, states[job])) or _without_record(job, others[job], error),
+            has_accounting and not error and _is_late(states[job], accounted[job]),
+        )
+        for job in jobs
+    }
+
+
+def _own(job: JobId, states: Sequence[JobState]) -> tuple[JobState, ...]:
+    """The records of this job, and not of others that had its id."""
+    return tuple(state for state in states if replies.is_of(state, job))
+
+
+def _last_runs(states: Sequence[JobState]) -> tuple[JobState, ...]:
+    """Of the runs of a job that was requeued, the last; without records that are partial."""
+    runs = sorted((state for state in states if not state.is_partial), key=lambda state: state.submitted)
+    return tuple({state.id: state for state in runs}.values())
+
+
+def _is_late(states: Sequence[JobState], accounted: Sequence[JobState]) -> bool:
+    """Whether accounting does not have the end of a job, or of a task, that has ended."""
+    known = {state.id for state in accounted if state.ended}
+    return any(state.ended and state.id not in known for state in states)
+
+
+def _without_record(job: JobId, others: Sequence[JobState], error: str) -> tuple[JobState, ...]:
+    """The state of a job that no whole record is of; empty if Slurm knows no job of that id."""
+    if error:  # it may have ended or be gone: only accounting knows
+        return (JobState(id=job.number, state=UNKNOWN, reason=error),)
+    if foreign := [state for state in others if not replies.is_of(state, job)]:
+        reason = f"Slurm has given its id to another job, {foreign[-1].name}".removesuffix(", ")
+        return (JobState(id=job.number, state=GONE, reason=reason),)
+    if any(state.is_partial for state in others):
+        return (JobState(id=job.number, state=UNKNOWN, reason="accounting has a part of its record only"),)
+    return ()
+
+
+def _compared(state: JobState) -> JobState:
+    """The state without what only tells whose it is."""
+    return structs.replace(state, submitted="", folder="", comment="")
 
 
 def _unaccounted(state: JobState) -> JobState:
@@ -137,22 +256,44 @@ def _query(
     jobs: Sequence[JobId],
     command: Callable[..., list[str]],
     parse: Callable[[str], tuple[JobState, ...]],
+    sleep: Callable[[float], None],
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """Run one command, or several if the ids are too many for one, and return the states of each job."""
+    """Run one command, or several if the ids are too many for one, and return the records of each id."""
     found: dict[JobId, tuple[JobState, ...]] = {}
     for some in _batches(jobs):
-        argv = command(*some)
-        completed = call(transport, argv)
-        if completed.returncode and any(words in completed.err for words in _NO_ACCOUNTING):
-            raise NotInstalled(f"{transport.where} has no accounting")
-        if completed.returncode and _UNKNOWN_JOB not in completed.err:
-            raise refusal(argv, completed)
+        completed = call_again(transport, command(*some), sleep)
         found |= _of_jobs(some, parse(completed.out))
     return found
 
 
+def call_again(
+    transport: Transport, argv: Sequence[str], sleep: Callable[[float], None] = time.sleep
+) -> Completed:
+    """`call` for a query, which is repeated if Slurm is too busy for it.
+
+    Raises:
+        Busy: it still is.
+        NotInstalled: the host has no such command, or no accounting.
+        CommandFailed: Slurm refused it.
+    """
+    for pause in (*_PAUSES, None):
+        begun = time.monotonic()
+        completed = call(transport, argv)
+        if not completed.returncode or _UNKNOWN_JOB in completed.err:
+            return completed
+        if any(words in completed.err for words in _NO_ACCOUNTING):
+            raise NotInstalled(f"{transport.where} has no accounting")
+        if not _BUSY.search(completed.err):
+            raise refusal(argv, completed)
+        if pause is None or time.monotonic() - begun > _SLOW:  # it has waited long enough
+            break
+        sleep(pause)
+    refused = refusal(argv, completed)
+    raise Busy(refused.fact, refused.hint or "Try again in a minute.")
+
+
 def _of_jobs(jobs: Sequence[JobId], states: Sequence[JobState]) -> dict[JobId, tuple[JobState, ...]]:
-    """The states of each job; those of a task by its own id, so that an array is not searched for each."""
+    """The records of each id; those of a task by its own id, so that an array is not searched for each."""
     of_array: dict[str, list[JobState]] = {}
     of_task: dict[str, list[JobState]] = {}
     for state in states:
@@ -200,27 +341,37 @@ def _with_exit_codes(
     reply = [
         state
         for some in _batches(asked)
-        for state in replies.scontrol(call(transport, commands.scontrol(*some)).out)
+        for job, states in _of_jobs(
+            some, replies.scontrol(call(transport, commands.scontrol(*some)).out)
+        ).items()
+        for state in _own(job, states)
     ]
     shown = {(state.id, state.state): state for state in reply}
     found = {
         job: tuple(_with_shown_code(state, shown.get((state.id, state.state))) for state in states)
         for job, states in states_of.items()
     }
-    doubtful = [
-        JobId(state.id, job.cluster)
-        for job, states in found.items()
-        for state in states
-        if state.other_status
-    ][:_MOST_CODES]
-    codes: dict[str, set[str]] = {}
-    for some in _batches(doubtful):
+    codes: dict[JobId, tuple[JobState, ...]] = {}
+    pairs = ((job, state) for job, states in found.items() for state in states)
+    doubtful = [structs.replace(job, number=state.id) for job, state in pairs if state.other_status]
+    for some in _batches(doubtful[:_MOST_CODES]):
         with suppress(CommandFailed):  # they stay doubtful, and are reported as such
-            codes |= replies.exit_codes(call(transport, commands.exit_codes(*some)).out)
+            recorded = replies.exit_codes(call(transport, commands.exit_codes(*some)).out)
+            codes |= {job: _own(job, states) for job, states in _of_jobs(some, recorded).items()}
+    exact = {(job.cluster, job.number): [one.exit_code for one in own] for job, own in codes.items()}
     return {
-        job: tuple(state.with_exact(codes.get(state.id, ())) for state in states)
+        job: tuple(state.with_exact(exact.get((job.cluster, state.id), ())) for state in states)
         for job, states in found.items()
     }
+
+
+def _with_known_codes(states: Sequence[JobState], known: Sequence[JobState]) -> tuple[JobState, ...]:
+    """The states with the exact exit codes that an earlier query had of the same runs."""
+    exact = {(one.id, one.state, one.start): one.exit_code for one in known if one.is_exact}
+    return tuple(
+        state.with_exact([exact[key]] if (key := (state.id, state.state, state.start)) in exact else ())
+        for state in states
+    )
 
 
 def _lacks_code(state: JobState) -> bool:

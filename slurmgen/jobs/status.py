@@ -19,11 +19,11 @@ from slurmgen.jobs.reported_nodes import if_readable, remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.segments import decisive, is_unread, run_state, why_unfinished
-from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
+from slurmgen.jobs.slurm_client import UNKNOWN, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.replies import ENDED, JobState
+from slurmgen.slurm.replies import ENDED, GONE, JobState
 
 FAILURES = ENDED - {"COMPLETED"}
 _NOT_YET_LISTED = "Slurm does not list it yet; try again in a minute"
@@ -62,7 +62,12 @@ def query_and_save(
 
 
 def query_site(
-    transport: Transport, jobs: Sequence[Job], *, explain: bool = True, with_requeues: bool = False
+    transport: Transport,
+    jobs: Sequence[Job],
+    *,
+    explain: bool = True,
+    with_requeues: bool = False,
+    known: Mapping[Job, Sequence[JobState]] | None = None,
 ) -> list[Report]:
     """Query the jobs of one site.
 
@@ -71,18 +76,22 @@ def query_site(
         jobs: its jobs.
         explain: read the ends of the logs of those that failed, not only of those in segments.
         with_requeues: read also those of other jobs that may have been requeued.
+        known: what an earlier query reported; for other jobs, the ends in the ledger.
 
     Raises:
         CommandFailed: Slurm did not reply.
     """
-    replies = query_states(transport, [job.id for job in jobs])
-    known = {job: with_final(replies[job.id], job.final) for job in jobs}
-    states = {job: states for job, (states, _) in known.items()}
+    ends = {job: job.final for job in jobs if job.final} | dict(known or {})
+    replies = query_states(
+        transport, [job.id for job in jobs], {job.id: tuple(states) for job, states in ends.items()}
+    )
+    found = {job: with_final(replies[job.id], job.final) for job in jobs}
+    states = {job: states for job, (states, _) in found.items()}
     to_read = states if explain else {job: found for job, found in states.items() if job.segments}
     logs = _log_ends(transport, to_read, with_requeues)
-    states = {job: _with_logged_codes(job, found, logs.get(job, "")) for job, found in states.items()}
+    states = {job: _with_logged_codes(job, one, logs.get(job, "")) for job, one in states.items()}
     reasons = _reasons(states, logs) if explain else {}
-    reports = [make_report(job, states[job], known[job][1], reasons.get(job)) for job in jobs]
+    reports = [make_report(job, states[job], found[job][1], reasons.get(job)) for job in jobs]
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
@@ -150,6 +159,8 @@ def make_report(
         remembered: why the states come from the ledger, if they do.
         reason: why the job failed; default: the reason that the ledger keeps.
     """
+    used_again = next((state.reason for state in states if state.state == GONE), "")
+    states = [state for state in states if state.state != GONE]
     if reason is None and (not states or any(state.state in FAILURES for state in states)):
         reason = job.why
     if not states and job.is_new:
@@ -163,7 +174,8 @@ def make_report(
         remembered=remembered,
     )
     report = as_run(report)
-    return report if report.state != UNKNOWN else structs.replace(report, error=report.main.reason)
+    error = report.main.reason if report.state == UNKNOWN else used_again
+    return structs.replace(report, error=error)
 
 
 def _advised(job: Job, reason: Why | None) -> Why | None:

@@ -6,7 +6,7 @@ from slurmgen.jobs.recorded_request import script_file
 from slurmgen.jobs.results.local_folder import record_of
 from slurmgen.jobs.slurm_client import call
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
-from slurmgen.slurm import commands
+from slurmgen.slurm import commands, replies
 
 MOST = 1_000_000
 "Bytes; a larger one is not read whole."
@@ -21,7 +21,7 @@ def submitted_script(transport: Transport, job: Job) -> str:
         CommandFailed: neither exists any more.
     """
     kept = call(transport, commands.batch_script(job.id))
-    if not kept.returncode and kept.stdout.startswith(b"#!"):
+    if not kept.returncode and kept.stdout.startswith(b"#!") and _is_its_own(transport, job):
         return kept.stdout[:MOST].decode(errors="replace")
     record = record_of(job)
     path = f"{record.folder}/{script_file(record)}"
@@ -29,3 +29,9 @@ def submitted_script(transport: Transport, job: Job) -> str:
     if found.returncode:
         raise CommandFailed(f"the script of job {job.id} is gone from {transport.where}", "Was it pruned?")
     return found.out
+
+
+def _is_its_own(transport: Transport, job: Job) -> bool:
+    """Whether the job that has the id now is this one."""
+    shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
+    return any(replies.is_of(state, job.id) for state in shown)

@@ -6,24 +6,18 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
-from slurmgen.jobs.final_states import FINAL
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.lost_races import with_winners
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.slurm_client import GONE, task_order
+from slurmgen.jobs.slurm_client import QUERIES_UNTIL_GONE, Busy, task_order
 from slurmgen.jobs.status import as_run, make_report, query_site, unreached
 from slurmgen.remote.route import Route
-from slurmgen.remote.transport import Transport
+from slurmgen.remote.transport import TimedOut, Transport
+from slurmgen.slurm.replies import GONE
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 "Seconds between two queries; many users share a controller."
-QUERIES_UNTIL_GONE = 4
-"Queries after which a job that Slurm listed before, and does not list now, is reported as gone."
-QUERIES_FOR_USAGE = 2
-"Queries for the usage of a job that has ended."
-PAUSE_FOR_USAGE = 0.5
-"Seconds until a job that has ended is queried once more."
 
 
 class Watch:
@@ -35,7 +29,7 @@ class Watch:
         self._transport: Transport | None = None
         self._has_replied = False
         self._queries: dict[Job, int] = {}
-        "How often a job was queried since it ended."
+        "How often in a row Slurm did not list a job."
         self._last: dict[Job, Report] = {}
         "The last report of each job that Slurm listed, with all its tasks."
 
@@ -43,7 +37,8 @@ class Watch:
         """Report the jobs that have ended since the last query.
 
         Raises:
-            RemoteError: the first query failed. Later ones may: connections break and controllers restart.
+            RemoteError: the first query failed, and not because Slurm is too busy to reply. Later ones may
+                fail: connections break and controllers restart.
         """
         if not self.waiting:
             return []
@@ -53,7 +48,7 @@ class Watch:
         except (AuthenticationFailed, HostKeyError):
             raise
         except RemoteError as error:
-            if not self._has_replied:
+            if not self._has_replied and not isinstance(error, Busy | TimedOut):
                 return self._recall(error)
             warn(f"{error.fact}; still waiting")
             self.close()
@@ -63,11 +58,6 @@ class Watch:
         done = [report for report in reports if self._is_complete(report)]
         self.waiting = [report.job for report in reports if report not in done]
         return done
-
-    @property
-    def waits_for_usage(self) -> bool:
-        """Whether a job has ended, and its report is not complete yet."""
-        return any(job in self._queries for job in self.waiting)
 
     def close(self) -> None:
         """Close the connection."""
@@ -101,16 +91,12 @@ class Watch:
         return report
 
     def _is_complete(self, report: Report) -> bool:
-        """Whether a job has ended and no more will be known of it; the database lags a little behind."""
-        if not report.ended:
+        """Whether a job has ended; one that Slurm does not list, only after some queries."""
+        if report.state != GONE:
             self._queries.pop(report.job, None)
-            return False
+            return report.ended
         queries = self._queries[report.job] = self._queries.get(report.job, 0) + 1
-        if report.state == GONE:
-            return report.job not in self._last or queries >= QUERIES_UNTIL_GONE
-        no_usage = all(state.unaccounted and state.state in FINAL for state in report.states)
-        is_known = no_usage or bool(report.remembered) or report.usage is not None
-        return is_known or queries >= QUERIES_FOR_USAGE
+        return bool(report.error) or queries >= QUERIES_UNTIL_GONE
 
 
 def wait(
@@ -145,8 +131,6 @@ def wait(
                 return left
             if done:
                 pause = FIRST_PAUSE
-            if any(watch.waits_for_usage for watch in watches):
-                pause = PAUSE_FOR_USAGE
             sleep(pause if deadline is None else max(0.0, min(pause, deadline - clock())))
             pause = min(pause * 1.5, LONGEST_PAUSE)
     finally:

@@ -5,10 +5,26 @@ reply. Values are not quoted here: the transport quotes the vector.
 """
 
 import shlex
+from collections.abc import Sequence
+from datetime import date, timedelta
 
 from msgspec import Struct
 
 from slurmgen.slurm import fields
+
+
+class Identity(Struct, frozen=True):
+    """What tells a job from others of the same id. Slurm uses ids again: at MaxJobId, or after a lost state.
+
+    A controller that loses its state starts at FirstJobId
+    (https://slurm.schedmd.com/slurm.conf.html#OPT_MaxJobId).
+    """
+
+    name: str
+    submitted: str
+    "Time of the submission, as ISO 8601 in UTC, by the clock of this machine."
+    key: str = ""
+    "Idempotency key, in the comment of the job and in the name of its folder; empty in old entries."
 
 
 class JobId(Struct, frozen=True):
@@ -17,6 +33,8 @@ class JobId(Struct, frozen=True):
     number: str
     "For a task of an array with its index, as in 12_3."
     cluster: str = ""
+    identity: Identity | None = None
+    "None for a job that slurmgen did not submit: then the id alone counts."
 
     def covers(self, id_: str) -> bool:
         """Whether an id in a reply is this job, or a task or component of it.
@@ -84,16 +102,26 @@ def batch_script(job: JobId) -> list[str]:
 
 
 def sacct(*jobs: JobId) -> list[str]:
-    """Query jobs of one cluster in the accounting database.
+    """Query jobs of one cluster in the accounting database: all runs of all jobs that had these ids.
 
-    Of a job that was requeued, sacct reports the last run; --duplicates would report all.
+    Without --duplicates it reports only the last job of an id, and of that only the last run.
     """
     names = ",".join(field.name for field in fields.SACCT)
-    # Without a start time, some versions report only jobs since midnight.
+    # Without a start time, some versions report only jobs since midnight. The end is after any clock's now.
     return [
-        *("sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--starttime=2000-01-01"),
+        *("sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--duplicates"),
+        *(f"--starttime={_since(jobs)}", "--endtime=now+2days"),
         *("--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}", f"--format={names}"),
     ]
+
+
+def _since(jobs: Sequence[JobId]) -> str:
+    """A date before the first of the submissions in any time zone; an early one if it is not known."""
+    times = [job.identity.submitted if job.identity else "" for job in jobs]
+    try:
+        return (date.fromisoformat(min(times)[:10]) - timedelta(days=2)).isoformat()
+    except ValueError:
+        return "2000-01-01"
 
 
 def exit_codes(*jobs: JobId) -> list[str]:
@@ -102,8 +130,9 @@ def exit_codes(*jobs: JobId) -> list[str]:
     sacct prints one of 128 and more 128 too small. Its JSON does not, but is wrong before 23.02: there, the
     codes of steps may show that of the job.
     """
-    argv = ["sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--starttime=2000-01-01"]
-    plain = "--noheader --parsable2 --format=JobID,ExitCode,DerivedExitCode"
+    argv = ["sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", f"--starttime={_since(jobs)}"]
+    names = ",".join(field.name for field in fields.EXIT_CODES)
+    plain = f"--allocations --noheader --parsable2 --delimiter='{fields.SEPARATOR}' --format={names}"
     older = f'*" "2[0-2].*|*" "1*) exec "$@" {plain};;'
     return ["sh", "-c", f'case $(sacct --version) in {older} *) exec "$@" --json;; esac', "sacct", *argv]
 

@@ -28,7 +28,8 @@ class Field(NamedTuple):
     "`str` for what may be equal to one of Slurm's words for no value."
 
 
-# The last field may contain the separator: a job may have any name.
+# The last field may contain the separator: a job may have any name. A folder or comment that contains it
+# shifts the name, which is only shown.
 SQUEUE = (
     Field("%i", "id", str),
     Field("%T", "state", str),
@@ -38,6 +39,9 @@ SQUEUE = (
     Field("%S", "start"),
     Field("%N", "nodes"),
     Field("%x", "excluded"),
+    Field("%V", "submitted"),
+    Field("%Z", "folder"),
+    Field("%k", "comment"),
     Field("%j", "name", str),
 )
 # All are in 20.11 too (https://slurm.schedmd.com/archive/slurm-20.11.9/sacct.html).
@@ -52,6 +56,16 @@ SACCT = (
     Field("AllocTRES", "allocated"),
     Field("TotalCPU", "cpu_time"),
     Field("TRESUsageInTot", "used"),
+    Field("Submit", "submitted"),
+    Field("WorkDir", "folder"),
+    Field("Comment", "comment"),
+    Field("JobName", "name", str),
+)
+# The highest exit code of the steps that srun started is not printed 128 too small.
+EXIT_CODES = (
+    Field("JobID", "id", str),
+    Field("DerivedExitCode", "exit_code"),
+    Field("WorkDir", "folder"),
     Field("JobName", "name", str),
 )
 

@@ -7,13 +7,14 @@ lines of exactly the right form. A number has at most 18 digits.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import DecodeError, Struct, json, structs
 
 from slurmgen.errors import shortened
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.fields import SACCT, SQUEUE, Field, read_row, value
+from slurmgen.slurm.fields import EXIT_CODES, SACCT, SQUEUE, Field, read_row, value
 from slurmgen.slurm.usage import Usage, usage
 from slurmgen.text import counted
 
@@ -38,7 +39,13 @@ WAITING = frozenset(
 "The states of a job that has no nodes."
 _WORDS = _ENDED | _ACTIVE
 "States by their compact forms, such as `CG`."
+GONE = "GONE"
+"State of a job that neither the controller nor accounting has a record of."
 
+COMMENT = "slurmgen:"
+"Precedes the key in a job's comment."
+_ZONES = timedelta(hours=26)
+"By so much may the local time of a site and UTC differ, with a wrong clock."
 _NUMBER = "[0-9]{1,18}"
 _JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
 _TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
@@ -75,11 +82,23 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
     unaccounted: bool = False
     "Whether it ended on a cluster without accounting, so that no more will be known of it."
+    submitted: str = ""
+    folder: str = ""
+    comment: str = ""
+    "These three only until `is_of` has compared them."
 
     @property
     def ended(self) -> bool:
         """Whether it will not run any more."""
-        return self.state in ENDED
+        return self.state in ENDED or self.state == GONE
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether accounting has the job only because one of its steps came first.
+
+        slurmdbd names such a record `allocation`; for a second or two it has no time limit and no folder.
+        """
+        return self.name == "allocation" and not self.time_limit and not self.folder
 
     @property
     def status_and_signal(self) -> tuple[int, int]:
@@ -109,6 +128,29 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return structs.replace(self, exit_code=f"{_as_status(exact.pop())}:0", is_exact=True)
 
 
+def is_of(state: JobState, job: JobId) -> bool:
+    """Whether a record is of this job, and not of another one that had its id before or after.
+
+    The folder and the comment have the key. A record with neither, such as a partial one, is believed if it
+    is not older than the submission, and has the name of the job or none.
+    """
+    identity = job.identity
+    if identity is None:
+        return True
+    if identity.key and (state.folder or COMMENT in state.comment):
+        return identity.key in state.comment or identity.key in state.folder
+    is_named = state.name == identity.name or state.is_partial
+    return is_named and not _is_before(state.submitted or state.start, identity.submitted)
+
+
+def _is_before(time: str, submitted: str) -> bool:
+    """Whether a time of the site is before one in UTC, in any time zone and with any usual clock."""
+    try:
+        return datetime.fromisoformat(time) < datetime.fromisoformat(submitted).replace(tzinfo=None) - _ZONES
+    except ValueError:
+        return False
+
+
 def _status_and_signal(code: str) -> tuple[int, int]:
     match = _CODE.fullmatch(code)
     return (int(match[1]), int(match[2])) if match else (0, 0)
@@ -136,13 +178,13 @@ def sacct(text: str) -> tuple[JobState, ...]:
 
     The rows of the steps of a job, such as `12.batch`, follow the row of the job.
     """
-    rows = list(_rows(text, SACCT))
-    used: dict[str, str] = {}
-    for row in rows:
-        job, _, step = row["id"].partition(".")
-        if step:
-            used[job] = max(used.get(job, ""), row["used"], key=_memory)
-    return tuple(_accounted(row | {"used": used.get(row["id"], "")}) for row in rows if "." not in row["id"])
+    jobs: list[dict[str, Any]] = []
+    for row in _rows(text, SACCT):
+        if "." not in row["id"]:
+            jobs.append(row | {"used": ""})
+        elif jobs and row["id"].startswith(f"{jobs[-1]['id']}."):
+            jobs[-1]["used"] = max(jobs[-1]["used"], row["used"], key=_memory)
+    return tuple(map(_accounted, jobs))
 
 
 def _memory(used: str) -> int:
@@ -178,11 +220,20 @@ class _Array(Struct, frozen=True):
 class _Record(Struct, frozen=True):
     job_id: int
     exit_code: _Code
+    name: str = ""
+    working_directory: str = ""
     array: _Array = _Array()
 
     @property
-    def id(self) -> str:
-        return f"{self.array.job_id}_{_number(self.array.task_id)}" if self.array.job_id else f"{self.job_id}"
+    def state(self) -> JobState:
+        array = self.array.job_id
+        return JobState(
+            id=f"{array}_{_number(self.array.task_id)}" if array else f"{self.job_id}",
+            state="",
+            exit_code=f"{_number(self.exit_code.return_code)}:0",
+            name=self.name,
+            folder=self.working_directory,
+        )
 
 
 class _Records(Struct, frozen=True):
@@ -193,20 +244,12 @@ def _number(value: _Number | int | None) -> int:
     return value.number if isinstance(value, _Number) else value or 0
 
 
-def exit_codes(text: str) -> dict[str, set[str]]:
-    """What the reply to `commands.exit_codes` shows of the exact exit codes of jobs, by their ids.
-
-    Before 23.02 these are the codes of the steps that srun started: sacct prints the highest one
-    (DerivedExitCode) and signals as they are.
-    """
-    with suppress(DecodeError):
-        records = json.decode(text[text.find("{") :], type=_Records).jobs
-        return {one.id: {f"{_number(one.exit_code.return_code)}:0"} for one in records}
-    found: dict[str, set[str]] = {}
-    for id_, code, derived in (row for line in text.splitlines() if len(row := line.split("|")) == 3):
-        job, _, step = id_.partition(".")
-        found.setdefault(job, set()).update([derived, *([code] if step and code.startswith("0:") else [])])
-    return found
+def exit_codes(text: str) -> tuple[JobState, ...]:
+    """The jobs in the reply to `commands.exit_codes`, with what it shows of their exact exit codes."""
+    with suppress(DecodeError, RecursionError, UnicodeError):
+        return tuple(one.state for one in json.decode(text[text.find("{") :], type=_Records).jobs)
+    rows = (read_row(line, EXIT_CODES) for line in text.splitlines())
+    return tuple(JobState(state="", **row) for row in rows if row and _TASK_ID.fullmatch(row["id"]))
 
 
 def scontrol(text: str) -> tuple[JobState, ...]:
@@ -269,6 +312,9 @@ _SCONTROL = {
     "start": r"^ +StartTime=(\S+)",
     "nodes": r"^ +NodeList=(\S+)",
     "exit_code": r"^ +Requeue=.* ExitCode=([0-9]{1,3}:[0-9]{1,3})",
+    "submitted": r"^ +SubmitTime=(\S+)",
+    "folder": r"^ +WorkDir=(.*)$",
+    "comment": r"^ +Comment=(.*)$",
 }
 "Where scontrol shows the attributes of a job."
 

@@ -202,7 +202,7 @@ def test_follow_reports_a_pending_job(machine: Machine) -> None:
     # Pending in the first reply, unknown in later ones.
     machine.answers(
         "squeue",
-        "[ ! -e ~/called ] || exit 0; touch ~/called; echo '11|PENDING|Priority|0:00|1:00|N/A|||train'",
+        "[ ! -e ~/called ] || exit 0; touch ~/called; echo '11|PENDING|Priority|0:00|1:00|N/A||||||train'",
     )
     code, out, err = machine.submit("--follow")
     assert (code, out) == (1, "11\n")

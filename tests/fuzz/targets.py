@@ -389,8 +389,8 @@ SLURM = pieces(
             "\x85",
         ),
         *(
-            "12|COMPLETED|0:0|00:01|1:00|Unknown|n1|cpu=2|00:01|mem=1K|a\n",
-            "12|RUNNING|None|0:01|1:00|N/A|n1||a\n",
+            "12|COMPLETED|0:0|00:01|1:00|Unknown|n1|cpu=2|00:01|mem=1K||||a\n",
+            "12|RUNNING|None|0:01|1:00|N/A|n1|||||a\n",
         ),
     ],
     [("|", "")],

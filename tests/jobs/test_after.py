@@ -142,8 +142,7 @@ def test_wait_returns_the_exit_code_and_status_shows_the_reason(cluster: Cluster
     _, _, state, code, what = ENDS[name]
     reply = cluster.slurmgen("wait", name)
     assert reply.returncode == code, reply
-    # Any name: the database has "allocation" if it receives the end before the start.
-    assert re.search(rf"^job {cluster.ids[name]} \([\w-]+\) is {state}\b", reply.stdout, re.MULTILINE)
+    assert re.search(rf"^job {cluster.ids[name]} \({name}\) is {state}\b", reply.stdout, re.MULTILINE)
     # The database has the memory usage, which may be the reason, a moment later.
     eventually(lambda: f"why: {what}" in cluster.slurmgen("status", name).stdout if what else True)
     assert what or "why:" not in reply.stdout
@@ -287,7 +286,9 @@ class Counting(LocalTransport):
         return super().run(argv, **more)
 
 
-def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Cluster) -> None:
+def test_two_hundred_jobs_take_one_login_and_one_squeue_and_sacct_for_each_of_two_replies(
+    cluster: Cluster,
+) -> None:
     ended = cluster.submit("ended", "true", "--array=0-9", "--output=/dev/null")
     waiting = cluster.submit("waiting", "true", "--array=0-189", "--begin=now+2hours")
     cluster.slurmgen("wait", ended)
@@ -307,7 +308,7 @@ def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Clust
     eventually(lambda: states() and "sh" not in logins[0].ran)
     assert states() == ["COMPLETED"] * 10 + ["PENDING"] * 190
     assert len(logins) == 1
-    assert logins[0].ran == ["squeue", "sacct"]
+    assert logins[0].ran == ["squeue", "sacct"] * 2
     assert "is CANCELLED" in cluster.slurmgen("cancel", f"{waiting}_3").stdout
     cluster.slurmgen("cancel", waiting)
 
@@ -348,12 +349,45 @@ def test_a_job_that_only_accounting_lists_as_running_is_gone(cluster: Cluster) -
     """sacct prints such a row if the controller lost a job, or if the database lags behind."""
     programs = cluster.testbed.folder / "programs"
     programs.mkdir()
-    row = "77|RUNNING|0:0|5-00:00:00|UNLIMITED|2020-01-01T00:00:00|n1|cpu=1|00:00:00||lost"
+    row = "77|RUNNING|0:0|5-00:00:00|UNLIMITED|2020-01-01T00:00:00|n1|cpu=1|00:00:00|||||lost"
     (programs / "sacct").write_text(f"#!/bin/sh\necho '{row}'\n")
     (programs / "sacct").chmod(0o700)
     path = f"{programs}:{os.environ['PATH']}"
     reply = cluster.slurmgen("status", "77", "--site", "generic", "--via", "local", PATH=path)
     assert "job 77 is gone from the records" in reply.stdout
+
+
+PYTHON = "--site generic --via local --script a.py --framework python"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ("status older", 0, "is GONE: Slurm has given its id to another job, newer"),
+        ("wait older", 3, "is GONE: Slurm has given its id to another job, newer"),
+        ("cancel older", 3, "is GONE: Slurm has given its id to another job, newer"),
+        ("shell older", 2, "is not in the queue"),
+        ("port older 8080", 2, "is not in the queue"),
+        (f"submit {PYTHON} --after older", 2, "Slurm does not know"),
+    ],
+)
+def test_an_older_job_of_an_id_that_slurm_used_again_is_not_taken_for_the_new_one(
+    cluster: Cluster, words: str, code: int, text: str
+) -> None:
+    """Seen after slurmctld was killed: two submissions in a row received one id."""
+    testbed = cluster.testbed
+    newer = cluster.ids.get("newer") or cluster.submit("newer", "sleep 600")
+    (testbed.folder / "a.py").write_text("")
+    key = "20190301-100000-0123abcd"
+    if not cluster.ledger.of_key(key):
+        (record,) = cluster.ledger.with_id(newer)
+        older = {"name": "older", "key": key, "folder": f"/far/runs/older-{key}"}
+        cluster.ledger.add(structs.replace(record, submitted="2019-03-01T10:00:00+00:00", **older))
+    eventually(lambda: "RUNNING" in testbed.run("squeue", "--noheader", f"--jobs={newer}", "--format=%T"))
+    reply = cluster.slurmgen(*words.split())
+    assert (reply.returncode, text in reply.stdout + reply.stderr) == (code, True), reply
+    assert "RUNNING" in testbed.run("squeue", "--noheader", f"--jobs={newer}", "--format=%T")
+    assert "is RUNNING" in cluster.slurmgen("status", "newer").stdout
 
 
 def test_a_job_on_a_twin_is_not_queried_over_ssh(slurmgen: Run) -> None:

@@ -262,7 +262,7 @@ def test_accounting_is_queried_for_a_job_that_the_controller_forgot() -> None:
     host = FakeHost(
         squeue=unknown,
         scontrol=unknown,
-        sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|01:00|Unknown|n1||00:00||a\n"),
+        sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|01:00|Unknown|n1||00:00|||||a\n"),
     )
     assert outcome(job_states(host, JobId("5"))) == "TIMEOUT"  # type: ignore[arg-type]
 

@@ -208,7 +208,7 @@ def test_forget_removes_an_entry_without_a_job_so_that_the_next_submission_is_ne
 @pytest.mark.parametrize("cancels", [False, True])
 def test_forget_records_the_job_and_cancels_it_only_with_cancel(machine: Machine, cancels: bool) -> None:
     key = unsettled().key
-    row = "77|RUNNING|None|1:00|5:00|2020-01-01T00:00:00|n1||train"
+    row = "77|RUNNING|None|1:00|5:00|2020-01-01T00:00:00|n1|||||train"
     machine.answers("squeue", f"case \"$*\" in *%k*) echo '77|slurmgen:{key}|/f' ;; *) echo '{row}' ;; esac")
     machine.answers("scancel", 'echo "$@" >>~/cancelled')
     code, out, err = machine.slurmgen("forget", "train", *(["--cancel"] if cancels else []))

@@ -100,7 +100,7 @@ class Host(FakeHost):
 def test_after_the_end_the_unfinished_runs_are_still_reported_and_remembered(
     state: str, tmp_path: Path
 ) -> None:
-    job, row = submitted(tmp_path), f"12|{state}|0:0|00:10|00:20|Unknown|n1||00:00||n\n"
+    job, row = submitted(tmp_path), f"12|{state}|0:0|00:10|00:20|Unknown|n1||00:00|||||n\n"
     (tmp_path / "12.out").write_text(LINE.format(2, 800, 0, "requeue") + "loss 2\n" * LOG_END)
     host = Host(squeue=Completed(0, b""), sacct=Completed(0, row.encode()))
     Ledger().add(cast(Record, job.record))

@@ -13,9 +13,11 @@ from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Finding
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.requeued import Requeued
+from slurmgen.jobs.slurm_client import QUERIES_UNTIL_GONE, Busy
 from slurmgen.jobs.status import make_report
-from slurmgen.jobs.wait import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_FOR_USAGE, wait
+from slurmgen.jobs.wait import FIRST_PAUSE, LONGEST_PAUSE, wait
 from slurmgen.remote.route import Route
+from slurmgen.remote.transport import TimedOut
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
@@ -87,12 +89,9 @@ def test_wait_returns_when_the_job_ends_after_one_login() -> None:
 def test_pauses_grow_up_to_a_minute() -> None:
     story = Story(*["RUNNING"] * 20, "COMPLETED")
     story.wait()
-    *pauses, last = story.pauses
-    assert pauses[0] == FIRST_PAUSE
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == LONGEST_PAUSE
-    # The job has ended, and accounting will soon have its usage.
-    assert last == PAUSE_FOR_USAGE
+    assert story.pauses[0] == FIRST_PAUSE
+    assert story.pauses == sorted(story.pauses)
+    assert story.pauses[-1] == LONGEST_PAUSE
 
 
 def test_a_connection_that_breaks_after_the_first_query_is_opened_again() -> None:
@@ -107,14 +106,22 @@ def test_a_host_that_is_not_reached_at_first_is_an_error() -> None:
         Story(ConnectionFailed("no")).wait()
 
 
+@pytest.mark.parametrize("error", [Busy("squeue: RPC rate limit exceeded"), TimedOut("no reply")])
+def test_a_query_that_slurm_is_too_busy_for_is_repeated_also_the_first(error: RemoteError) -> None:
+    story = Story(error, error, "RUNNING", "COMPLETED")
+    assert story.wait() == ["COMPLETED"]
+    assert story.warnings == [f"{error.fact}; still waiting"] * 2
+
+
 def test_a_failed_authentication_is_not_repeated() -> None:
     with pytest.raises(AuthenticationFailed):
         Story("RUNNING", AuthenticationFailed("no")).wait()
 
 
-def test_a_job_that_slurm_listed_before_is_not_gone_after_one_query() -> None:
-    assert Story("RUNNING", "", "COMPLETED").wait() == ["COMPLETED"]
-    assert Story("RUNNING", "").wait() == ["GONE"]
+@pytest.mark.parametrize("before", [["RUNNING"], []], ids=["listed before", "never listed"])
+def test_a_job_that_slurm_does_not_list_is_gone_only_after_several_queries(before: list[str]) -> None:
+    assert Story(*before, *[""] * (QUERIES_UNTIL_GONE - 1), "COMPLETED").wait() == ["COMPLETED"]
+    assert Story(*before, "").wait() == ["GONE"]
 
 
 def test_a_job_that_is_requeued_is_waited_for() -> None:
@@ -125,33 +132,6 @@ def test_wait_stops_at_its_timeout() -> None:
     story = Story("RUNNING")
     assert story.wait(timeout=30) == []
     assert sum(story.pauses) == 30
-
-
-def test_the_usage_of_an_ended_job_is_queried_once_more() -> None:
-    story = Story("COMPLETED")
-    assert story.wait() == ["COMPLETED"]
-    assert len(story.pauses) == 1
-
-
-def test_a_job_that_is_requeued_after_it_failed_is_waited_for() -> None:
-    assert Story("FAILED", "PENDING", "COMPLETED").wait() == ["COMPLETED"]
-
-
-def test_an_ended_job_without_accounting_is_queried_once() -> None:
-    story = Story((JobState(id="12", state="FAILED", exit_code="7:0", unaccounted=True),))
-    assert [report.code for report in story.reports()] == [7]
-    assert story.pauses == []
-
-
-def test_a_job_that_slurm_may_requeue_is_queried_again() -> None:
-    failed = (JobState(id="12", state="NODE_FAIL", unaccounted=True),)
-    assert Story(failed, "PENDING", "COMPLETED").wait() == ["COMPLETED"]
-
-
-def test_a_job_that_was_gone_before_is_queried_once() -> None:
-    story = Story("")
-    assert story.wait() == ["GONE"]
-    assert story.pauses == []
 
 
 def test_a_failed_task_counts_even_if_slurm_forgets_it_before_the_array_ends() -> None:

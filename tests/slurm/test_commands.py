@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from slurmgen.slurm import commands, replies
-from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.commands import Identity, JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage
 
@@ -27,6 +27,13 @@ def test_the_options_fix_the_format_so_that_no_variable_changes_it() -> None:
     assert "--starttime=2000-01-01" in commands.sacct(JOB)
 
 
+def test_accounting_is_asked_from_before_the_first_submission_to_after_any_clocks_now() -> None:
+    times = ("2026-03-05T10:00:00+00:00", "2026-03-01T23:00:00+00:00")
+    jobs = [JobId(str(number), "", Identity("n", at)) for number, at in enumerate(times)]
+    assert {"--starttime=2026-02-27", "--endtime=now+2days"} <= set(commands.sacct(*jobs))
+    assert "--starttime=2000-01-01" in commands.sacct(*jobs, JOB)
+
+
 def test_the_name_is_the_last_field_because_it_may_contain_the_separator() -> None:
     assert commands.squeue(JOB)[-1].endswith("|%j")
     assert commands.sacct(JOB)[-1].endswith(",JobName")
@@ -43,6 +50,7 @@ VALUES = {
     **{"JobID": "12_3", "State": "RUNNING", "ExitCode": "0:0", "Elapsed": "1:02", "Timelimit": "5:00"},
     **{"Start": "Unknown", "NodeList": "n1", "AllocTRES": "cpu=2", "TotalCPU": "00:03"},
     **{"TRESUsageInTot": "", "%x": "", "%j": "None", "JobName": "None"},
+    **{"%V": "N/A", "%Z": "/f", "%k": "(null)", "Submit": "Unknown", "WorkDir": "/f", "Comment": ""},
 }
 "What Slurm prints for each field."
 

@@ -77,7 +77,7 @@ def test_no_reply_makes_a_parser_fail(reply: str) -> None:
 
 @given(noise, names)
 def test_squeue_is_parsed_for_any_job_name(before: str, name: str) -> None:
-    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00|1:00|N/A|||{name}\n")
+    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00|1:00|N/A||||||{name}\n")
     assert state == JobState(
         id="12", state="PENDING", reason="Resources", elapsed="0:00", time_limit="1:00", name=name
     )
@@ -85,7 +85,7 @@ def test_squeue_is_parsed_for_any_job_name(before: str, name: str) -> None:
 
 @pytest.mark.parametrize("id_", ["12", "12_3", "12_[1-3]", "12_[1,5%2]", "12+1"])
 def test_squeue_accepts_every_form_of_an_id(id_: str) -> None:
-    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1||a\n")[0].id == id_
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|||||a\n")[0].id == id_
 
 
 def test_a_line_of_a_shell_profile_is_not_a_job() -> None:
@@ -93,7 +93,7 @@ def test_a_line_of_a_shell_profile_is_not_a_job() -> None:
 
 
 def test_sacct_reports_a_cancelled_job_with_the_user_who_cancelled_it() -> None:
-    (state,) = replies.sacct("12|CANCELLED by 1000|0:15|00:01:00|01:00:00|Unknown|n1||00:00:00||a|b\n")
+    (state,) = replies.sacct("12|CANCELLED by 1000|0:15|00:01:00|01:00:00|Unknown|n1||00:00:00|||||a|b\n")
     assert (state.state, state.exit_code, state.name, state.ended) == ("CANCELLED", "0:15", "a|b", True)
     assert state.cancelled_by == "1000"
 
@@ -108,6 +108,7 @@ def test_scontrol_is_parsed_although_the_job_name_imitates_its_output() -> None:
         nodes="n[1-2]",
         exit_code="0:0",
         name="train it = JobState=FAILED now",
+        folder="/root/a b",
     )
 
 
@@ -153,10 +154,10 @@ def test_a_job_that_may_still_run_has_not_ended() -> None:
     assert not ENDED & {"PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "CONFIGURING"}
 
 
-RUN = """12|COMPLETED|0:0|00:00:06|01:00:00|2026-11-21T06:41:33|n1|cpu=2,gres/gpu=1,mem=2G|00:03.016||train
-12.batch|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:00.013|cpu=00:00:00,mem=10672K|batch
-12.extern|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:00.013||extern
-12.0|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:03.002|cpu=00:00:02,mem=222132K|python3
+RUN = """12|COMPLETED|0:0|00:00:06|01:00:00|2026-11-21T06:41:33|n1|cpu=2,gres/gpu=1,mem=2G|00:03.016|||||train
+12.batch|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:00.013|cpu=00:00:00,mem=10672K||||batch
+12.extern|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:00.013|||||extern
+12.0|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:03.002|cpu=00:00:02,mem=222132K||||python3
 """
 
 
@@ -197,8 +198,8 @@ DIGITS = "9" * 4000
 )
 def test_an_id_has_few_digits_and_only_ascii_ones(id_: str) -> None:
     assert replies.job_id(f"{id_}\n") is None
-    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1||a\n") == ()
-    assert replies.sacct(f"{id_}|FAILED|1:0|0:15|1:00|Unknown|n1|cpu=1|0:01||a\n") == ()
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|||||a\n") == ()
+    assert replies.sacct(f"{id_}|FAILED|1:0|0:15|1:00|Unknown|n1|cpu=1|0:01|||||a\n") == ()
     assert replies.scontrol(f"JobId={id_} JobName=a\n   JobState=FAILED Reason=None\n") == ()
 
 
@@ -209,12 +210,12 @@ def test_a_cluster_is_a_short_name(cluster: str) -> None:
 
 @pytest.mark.parametrize("state", ["RUNNING\t", "Running", "RUNNING now", "A" * 40, ""])
 def test_a_state_is_one_word(state: str) -> None:
-    assert replies.squeue(f"12|{state}|None|1:02|5:00|N/A|n1||a\n") == ()
+    assert replies.squeue(f"12|{state}|None|1:02|5:00|N/A|n1|||||a\n") == ()
 
 
 def test_numbers_that_are_too_long_count_as_unknown() -> None:
     (state,) = replies.sacct(
-        f"12|FAILED|{DIGITS}:0|{DIGITS}|{DIGITS}:0|Unknown|n|cpu={DIGITS},mem={DIGITS}G|{DIGITS}||a\n"
+        f"12|FAILED|{DIGITS}:0|{DIGITS}|{DIGITS}:0|Unknown|n|cpu={DIGITS},mem={DIGITS}G|{DIGITS}|||||a\n"
     )
     report = make_report(Job(JobId("12"), Route(site="daic", via="ssh")), [state])
     assert (report.elapsed, report.time_limit, report.usage) == (None, None, Usage())

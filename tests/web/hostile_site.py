@@ -102,7 +102,7 @@ class Site(Closing):
         """Of squeue."""
         states = ("RUNNING", "PENDING", "COMPLETED", "FAILED", "<zq>", "NODE_FAIL")
         rows = (
-            b"%s|%s|%s|1:00|2:00:00|2026-01-01T00:00:00|n1||%s"
+            b"%s|%s|%s|1:00|2:00:00|2026-01-01T00:00:00|n1|||||%s"
             % (number.encode(), self.random.choice(states).encode(), self._value(), self._value())
             for number in ("12", "14_0", "14_1", "16", "17")
         )

@@ -41,7 +41,7 @@ class Site(Closing):
         """The reply of squeue."""
         self.queries += 1
         assert self.replies.wait(60)
-        return Completed(0, b"1|RUNNING|None|1:00|2:00:00|2026-01-01T00:00:00|n1||train\n")
+        return Completed(0, b"1|RUNNING|None|1:00|2:00:00|2026-01-01T00:00:00|n1|||||train\n")
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,14 @@ from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.slurm_client import call, refusal
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState, is_of
 from slurmgen.slurm.usage import whole_seconds
 
-_FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N")
+_FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")
 _ROW = re.compile(
     r"(?P<number>[0-9]{1,18})\|(?P<state>[A-Z_]{1,32})\|(?P<elapsed>[0-9:-]{1,32})\|(?P<limit>[\w:-]{1,32})"
-    r"\|(?P<node_count>[0-9]{1,9})\|(?P<cpus>[0-9]{1,9})\|(?P<nodes>[\w.,\[\]-]{0,4096})",
+    r"\|(?P<node_count>[0-9]{1,9})\|(?P<cpus>[0-9]{1,9})\|(?P<nodes>[\w.,\[\]-]{0,4096})"
+    r"\|(?P<submitted>[^|]*)\|(?P<folder>[^|]*)\|(?P<comment>.*)\|(?P<name>[^|]*)",
     re.ASCII,
 )
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
@@ -74,7 +76,18 @@ def allocations(transport: Transport, job: JobId) -> list[Allocation]:
     if completed.returncode and "Invalid job id" not in completed.err:
         raise refusal(argv, completed)
     rows = (_ROW.fullmatch(line.strip()) for line in completed.out.splitlines())
-    return [_allocation(row, job.cluster) for row in rows if row]
+    return [_allocation(row, job.cluster) for row in rows if row and is_of(_state(row), job)]
+
+
+def _state(row: re.Match[str]) -> JobState:
+    return JobState(
+        id=row["number"],
+        state=row["state"],
+        submitted=row["submitted"],
+        folder=row["folder"],
+        comment=row["comment"],
+        name=row["name"],
+    )
 
 
 def _allocation(row: re.Match[str], cluster: str) -> Allocation:

@@ -9,13 +9,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.jobs.job import Job
+from slurmgen.jobs.job import Job, job_id
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.recorded_request import recorded_request
 from slurmgen.jobs.sweep_table import table_of
 from slurmgen.plan import resolve
 from slurmgen.sites.profiles import load_site
-from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.log_pattern import is_of_task
 from slurmgen.web.jobs.records import job_of, record_of
 
@@ -42,7 +41,7 @@ def asked_job(request: Request, *, may_be_pending: bool = False) -> Job:
     runs = _runs(record, task)
     if runs is None or (run is not None and run >= runs):
         raise HTTPException(404, f"Job {record.id} has no such task.")
-    return structs.replace(job, id=JobId(f"{record.id}_{task}", job.id.cluster), run=run)
+    return structs.replace(job, id=job_id(record, f"{record.id}_{task}"), run=run)
 
 
 def _runs(record: Record, task: int) -> int | None:

@@ -84,7 +84,7 @@ class Screen:
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
     """Variables in which a job is known to have completed."""
-    (tmp_path / "squeue").write_text("#!/bin/sh\necho '12|COMPLETED|None|0:01|1:00|N/A|n1||a'\n")
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho '12|COMPLETED|None|0:01|1:00|N/A|n1|||||a'\n")
     (tmp_path / "squeue").chmod(0o755)
     return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 

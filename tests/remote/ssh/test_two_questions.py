@@ -46,7 +46,7 @@ def place(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Ite
     home.mkdir()
     programs.mkdir()
     job = f"JobId=12 JobName=a\n   JobState=RUNNING Reason=None\n   StdOut={tmp_path}/log\n"
-    queue = "".join(f"{number}|RUNNING|None|0:01|1:00|N/A|n1||a\n" for number in (12, 13))
+    queue = "".join(f"{number}|RUNNING|None|0:01|1:00|N/A|n1|||||a\n" for number in (12, 13))
     for name, screen_text in {"squeue": queue, "scontrol": job}.items():
         (programs / name).write_text(f"#!/bin/sh\nprintf %s '{screen_text}'\n")
         (programs / name).chmod(0o755)

@@ -4,6 +4,7 @@ The first cause counts. When one rank ends, the others lose their connections to
 what they report of that explains the failure only where nothing else does.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
@@ -58,6 +59,7 @@ SIGNALS = {
 "What each signal means for the process that it ended, and what to do."
 _ABORTED, _KILLED, _TERMINATED = 6, 9, 15
 _STATUSES = {126: "a command of its script cannot be executed", 127: "a command of its script was not found"}
+_EXPORT = re.compile(r"\s(--exp(?:o|or|ort)?[= ](\S{1,200}))")
 
 
 def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
@@ -129,6 +131,27 @@ def _out_of_memory(job: JobState) -> Why | None:
     if limit and used and used > limit and is_killed:
         return Why(_memory(job), MORE_MEMORY)
     return None
+
+
+def is_not_found(reason: Why) -> bool:
+    """Whether a job failed because a program was not found."""
+    return reason.what.startswith(("command not found", _STATUSES[127]))
+
+
+def with_lost_environment(reason: Why, submit_line: str) -> Why:
+    """The reason why a program was not found, with the option that kept variables such as PATH from the job.
+
+    Args:
+        reason: the reason.
+        submit_line: the arguments of sbatch, also those that a site's wrapper of it added.
+    """
+    options = _EXPORT.findall(submit_line)
+    if not options or "ALL" in options[-1][1].split(","):
+        return reason
+    what = f"{reason.what}; it was submitted with {options[-1][0]}, which srun follows too (SLURM_EXPORT_ENV)"
+    return Why(
+        what, "Add --export=ALL to each srun, and set PATH or load modules in the script.", reason.line
+    )
 
 
 def _signal(job: JobState) -> int:

@@ -115,6 +115,14 @@ def sacct(*jobs: JobId) -> list[str]:
     ]
 
 
+def submit_line(job: JobId) -> list[str]:
+    """Print the command line of sbatch, which accounting has since 21.08."""
+    return [
+        *("sacct", *_cluster(job), f"--jobs={job}", f"--starttime={_since([job])}", "--allocations"),
+        *("--noheader", "--parsable2", "--format=SubmitLine"),
+    ]
+
+
 def _since(jobs: Sequence[JobId]) -> str:
     """A date before the first of the submissions in any time zone; an early one if it is not known."""
     times = [job.identity.submitted if job.identity else "" for job in jobs]

@@ -32,7 +32,7 @@ PartitionName=low Nodes={1} PriorityTier=1 PreemptMode=CANCEL
 PartitionName=high Nodes={1} PriorityTier=9
 PartitionName=closed Nodes={1} State=DOWN
 """
-SLEEP = "exec sleep 600"
+SLEEP = "exec sleep 3600"
 
 
 class End(NamedTuple):
@@ -77,11 +77,12 @@ ENDS = {f"exit-{code}": _coded(code) for code in CODES} | {
         "srun sh -c '[ $SLURM_PROCID = 0 ] || kill -9 $$'", 137, None, 137, "SIGKILL", options="--ntasks=2"
     ),
     "no-program": End("srun nosuch", 2, None, 2, "command not found: nosuch"),
+    "no-environment": End("srun ours", 2, None, 2, "command not found: ours", options="--export=NONE"),
     "cancelled": End(SLEEP, None, 15, 143, "it was cancelled", "CANCELLED"),
     "never-started": End(SLEEP, None, 15, 143, "it was cancelled", "CANCELLED", "--hold"),
     "timeout": End(SLEEP, None, 15, 143, "it reached its time limit of 00:01:00", "TIMEOUT", "--time=1"),
     "deadline": End(
-        SLEEP, None, 15, 143, "its --deadline", "DEADLINE", "--time=1 --begin=now+9 --deadline=now+62seconds"
+        SLEEP, None, 15, 143, "its --deadline", "DEADLINE", "--hold --time=2 --deadline=now+1hour"
     ),
     "preempted": End(
         SLEEP, None, 15, 143, "a job of higher priority", "PREEMPTED", "--partition=low --exclusive"
@@ -160,9 +161,9 @@ def _options(text: str) -> list[str]:
 def _submit_all(cluster: Cluster) -> None:
     """Submit the jobs of both tables, and do to them what brings them into their states."""
     run, folder, ids = cluster.testbed.run, cluster.testbed.folder, cluster.ids
-    reservation = f"reservation=brief starttime=now duration=1 nodes={LAST} users=root flags=IGNORE_JOBS"
+    reservation = f"reservation=brief starttime=now duration=60 nodes={LAST} users=root flags=IGNORE_JOBS"
     run("scontrol", "create", *reservation.split())
-    first = ("timeout", "deadline", "preempted")
+    first = ("timeout", "preempted")
     for name in (*first, *(ENDS.keys() - set(first) - {"node-fail"})):
         cluster.submit(name, ENDS[name].script, *_options(ENDS[name].options))
     cluster.submit("array", "exit $SLURM_ARRAY_TASK_ID", f"--array={','.join(map(str, ARRAY))}")
@@ -172,15 +173,19 @@ def _submit_all(cluster: Cluster) -> None:
     for name, kept in (("configuring", "starting"), ("completing", "ending")):
         (folder / f"{kept}-{ids[name]}").touch()
         run("scontrol", "release", ids[name])
-    run("scontrol", "update", "reservationname=brief", "endtime=now+1second")
+    run("scontrol", "update", "reservationname=brief", "endtime=now+20seconds")
 
 
 def _bring_about(cluster: Cluster) -> None:
     run, ids = cluster.testbed.run, cluster.ids
     run("scancel", ids["never-started"])
+    run("scontrol", "update", f"jobid={ids['deadline']}", "deadline=now+1minute")
+    run("scontrol", "release", ids["deadline"])
     for name in ("cancelled", *(name for name, active in ACTIVES.items() if active.act)):
         _reaches(cluster.testbed, ids[name], "RUNNING")
         run(*("scancel {job}" if name == "cancelled" else ACTIVES[name].act).format(job=ids[name]).split())
+    _reaches(cluster.testbed, ids["requeued"], "PENDING")
+    run("scontrol", "update", f"jobid={ids['requeued']}", "starttime=now+1hour")
     _reaches(cluster.testbed, ids["preempted"], "RUNNING")
     cluster.submit("winner", "true", "--partition=high", "--exclusive")
     _reaches(cluster.testbed, ids["winner"], "COMPLETED")
@@ -240,6 +245,13 @@ def test_how_a_job_ended_is_reported(jobs: Jobs, name: str) -> None:
     assert f" is {expected.state}" in text
     assert expected.text.format(node=found["nodes"]) in text
     assert (" with exit code " in text) == (expected.state in ("COMPLETED", "FAILED"))
+
+
+def test_a_program_that_was_not_found_without_the_environment_is_explained(both: dict[str, Jobs]) -> None:
+    text = both["accounting"].texts["no-environment"]
+    assert "why: command not found: ours; it was submitted with --export=NONE, which srun" in text
+    assert "do: Add --export=ALL to each srun" in text
+    assert "--export" not in both["accounting"].texts["no-program"]
 
 
 def test_how_the_tasks_of_an_array_ended_is_reported(jobs: Jobs) -> None:

@@ -59,6 +59,7 @@ SIGNALS = {
 "What each signal means for the process that it ended, and what to do."
 _ABORTED, _KILLED, _TERMINATED = 6, 9, 15
 _STATUSES = {126: "a command of its script cannot be executed", 127: "a command of its script was not found"}
+_EXPORT = re.compile(r"\s(--exp(?:o|or|ort)?[= ](\S{1,200}))")
 
 
 def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
@@ -77,10 +78,14 @@ def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
     return _out_of_memory(job) or earlier or _not_started(job) or _logged(log) or _by_exit_code(job)
 
 
-def status_and_signal(job: JobState) -> tuple[int, int]:
-    """The exit status and the signal of a record's `1:0`; zeros if it has none."""
-    match = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", job.exit_code)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+def with_logged_code(job: JobState, log: str) -> JobState:
+    """The record with its exact exit code, where a process that ended with it shows it in the log."""
+    if job.is_exact is not False:
+        return job
+    log = last_run(log)
+    ended = (f"{one.status}:{one.signal}" for one in reports(log))
+    # Python exits with 1 after an exception.
+    return job.with_exact([*ended, *("1:0" for _ in exceptions(log))])
 
 
 NEVER_SATISFIED = Why(
@@ -122,20 +127,42 @@ def _memory(job: JobState) -> str:
 def _out_of_memory(job: JobState) -> Why | None:
     """The reason for a job that Slurm killed for its memory and, having no cgroups, calls FAILED."""
     limit, used = (job.usage.memory, job.usage.memory_used) if job.usage else (None, None)
-    if limit and used and used > limit and _signal(job) == 9:
+    is_killed = 9 in (_signal(job), (job.other_status or 0) - 128)
+    if limit and used and used > limit and is_killed:
         return Why(_memory(job), MORE_MEMORY)
     return None
 
 
+def is_not_found(reason: Why) -> bool:
+    """Whether a job failed because a program was not found."""
+    return reason.what.startswith(("command not found", _STATUSES[127]))
+
+
+def with_lost_environment(reason: Why, submit_line: str) -> Why:
+    """The reason why a program was not found, with the option that kept variables such as PATH from the job.
+
+    Args:
+        reason: the reason.
+        submit_line: the arguments of sbatch, also those that a site's wrapper of it added.
+    """
+    options = _EXPORT.findall(submit_line)
+    if not options or "ALL" in options[-1][1].split(","):
+        return reason
+    what = f"{reason.what}; it was submitted with {options[-1][0]}, which srun follows too (SLURM_EXPORT_ENV)"
+    return Why(
+        what, "Add --export=ALL to each srun, and set PATH or load modules in the script.", reason.line
+    )
+
+
 def _signal(job: JobState) -> int:
     """The signal that ended the script, or a command in it: a shell then exits with 128 + N."""
-    status, signal = status_and_signal(job)
+    status, signal = job.status_and_signal
     return signal or (status - 128 if status - 128 in SIGNALS else 0)
 
 
 def _not_started(job: JobState) -> Why | None:
     # No job ends with 53 by itself: slurmd could not open the log, and so could not explain it there.
-    if status_and_signal(job) != (0, 53):
+    if job.status_and_signal != (0, 53):
         return None
     return Why(
         "Slurm could not start it: its folder or that of its log does not exist, or is not writable",
@@ -241,7 +268,9 @@ def _by_signal(who: str, number: int, line: str = "") -> Why:
 
 
 def _by_exit_code(job: JobState) -> Why:
-    status, number = status_and_signal(job)[0], _signal(job)
+    status, number = job.status_and_signal[0], _signal(job)
+    if job.other_status:
+        return Why(f"its script ended with exit code {f'{status} or ' if status else ''}{job.other_status}")
     if number:
         return _by_signal("it", number)
     if status in _STATUSES:

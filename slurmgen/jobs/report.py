@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from slurmgen.jobs.efficiency import Enough, enough
-from slurmgen.jobs.failure import Why, status_and_signal
+from slurmgen.jobs.failure import Why
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
@@ -15,7 +15,7 @@ from slurmgen.jobs.segments import main_state, which
 from slurmgen.jobs.slurm_client import ended
 from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
-from slurmgen.slurm.replies import GONE, JobState
+from slurmgen.slurm.replies import GONE, WAITING, JobState
 from slurmgen.slurm.usage import Usage, whole_seconds
 
 _SIGNAL_OF_STATE = {
@@ -25,8 +25,10 @@ _SIGNAL_OF_STATE = {
     "CANCELLED": 15,
     "PREEMPTED": 15,
     "REVOKED": 15,
+    "NODE_FAIL": None,
+    "BOOT_FAIL": None,
 }
-"The signal with which Slurm ends such a job, whatever its accounting record contains."
+"The signal with which Slurm ends such a job, if it does, whatever its record contains."
 _SLURMD_FAILED = 53
 "Slurm records 0:53 if slurmd could not start the job; it is not the number of a signal."
 _NO_RECORD = Record(id="", site="", via="local", name="", folder="", output="", submitted="")
@@ -114,7 +116,7 @@ class Report(Struct, frozen=True, kw_only=True):
         """Why the job is pending, in words."""
         if self.is_stuck:
             return NO_PROGRESS
-        return pending_reasons.words(self.main.reason) if self.state == "PENDING" else ""
+        return pending_reasons.words(self.main.reason) if self.state in WAITING else ""
 
     @property
     def lost(self) -> str:
@@ -163,7 +165,7 @@ class Report(Struct, frozen=True, kw_only=True):
         if self.state == "COMPLETED":
             return 0
         status, signal = _status_and_signal(self.main)
-        return status or (128 + signal if signal else 1)
+        return status or (128 + signal if signal else self.main.other_status or 1)
 
 
 def to_json(report: Report) -> JobObject:
@@ -180,6 +182,7 @@ def to_json(report: Report) -> JobObject:
         state=report.state,
         ended=report.ended,
         exit_code=exit_code,
+        other_exit_code=None if exit_code is None else main.other_status,
         signal=signal,
         reason=report.reason,
         waits=report.waits,
@@ -220,6 +223,7 @@ def _task(state: JobState, tables: Mapping[str, Table]) -> TaskObject:
         id=state.id,
         state=state.state,
         exit_code=exit_code,
+        other_exit_code=None if exit_code is None else state.other_status,
         signal=signal,
         reason=_reason(state),
         elapsed=whole_seconds(state.elapsed),
@@ -239,5 +243,5 @@ def _status_and_signal(state: JobState) -> tuple[int | None, int | None]:
         return None, None
     if state.state in _SIGNAL_OF_STATE:
         return None, _SIGNAL_OF_STATE[state.state]
-    status, signal = status_and_signal(state)
+    status, signal = state.status_and_signal
     return (None, signal) if signal and signal != _SLURMD_FAILED else (status, None)

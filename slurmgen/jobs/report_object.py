@@ -17,6 +17,8 @@ class TaskObject(Struct, frozen=True, kw_only=True):
     "Slurm's state."
     exit_code: int | None
     "Null while it runs, and if a signal ended it."
+    other_exit_code: int | None
+    "The exit code that it may have instead, else null."
     signal: int | None
     "The number of the signal that ended it, else null."
     reason: str
@@ -53,6 +55,8 @@ class JobObject(Struct, frozen=True, kw_only=True):
     "Whether the state is final."
     exit_code: int | None
     "The exit code of the batch script; null while it runs, and if a signal ended it."
+    other_exit_code: int | None
+    "The exit code that it may have instead: accounting shows one of 128 and more 128 too small. Else null."
     signal: int | None
     "The number of the signal that ended it, else null."
     reason: str

@@ -14,7 +14,7 @@ from slurmgen.jobs.requeued import WHAT_TO_DO
 from slurmgen.jobs.sweep_report import cause, is_sweep, tally
 from slurmgen.slurm import sizes
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import WAITING, JobState
 from slurmgen.slurm.usage import Usage
 from slurmgen.text import counted, visible
 
@@ -173,8 +173,8 @@ def _state_line(state: JobState, segment: str = "") -> str:
     details = (
         f"in {segment}" if segment else "",
         f"({state.reason})" if state.reason and not state.ended else "",
-        f"after {state.elapsed}" if state.elapsed and state.state != "PENDING" else "",
+        f"after {state.elapsed}" if state.elapsed and state.state not in WAITING else "",
         f"on {state.nodes}" if state.nodes else "",
-        f"with exit code {state.exit_code}" if state.ended and state.exit_code else "",
+        f"with exit code {state.end}" if state.end else "",
     )
     return " ".join([f"job {state.id}{name} is {state.state}", *filter(None, details)])

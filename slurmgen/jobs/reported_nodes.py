@@ -10,7 +10,6 @@ from slurmgen.errors import ConfigError, RemoteError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import preflight_reports
 from slurmgen.jobs.bad_nodes import DAYS, MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
-from slurmgen.jobs.failure import status_and_signal
 from slurmgen.jobs.preflight_reports import BAD_NODE, Findings, Found
 from slurmgen.jobs.report import Report
 from slurmgen.remote.route import Route
@@ -46,7 +45,7 @@ def if_readable(transport: Transport, reports: Sequence[Report]) -> list[Report]
 def _failed(report: Report) -> bool:
     """Whether the preflight of a job, or of one of its tasks, ended it."""
     return any(
-        state.state == "FAILED" and status_and_signal(state) == (BAD_NODE, 0) for state in report.states
+        state.state == "FAILED" and state.status_and_signal == (BAD_NODE, 0) for state in report.states
     )
 
 

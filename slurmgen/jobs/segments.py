@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import DecodeError, Struct, json, structs
 
-from slurmgen.jobs.failure import Why, status_and_signal
+from slurmgen.jobs.failure import Why
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.requeued import FAILED, FINISHED, UNFINISHED, Requeued
 from slurmgen.jobs.slurm_client import outcome, task_order
@@ -72,7 +72,7 @@ def decisive(states: Sequence[JobState]) -> JobState | None:
 def _ends_run(state: JobState) -> bool:
     """Whether no segment continues after one that ended in this way."""
     if state.state == "FAILED":
-        return status_and_signal(state) != _UNFINISHED
+        return state.status_and_signal != _UNFINISHED
     return state.state in ("CANCELLED", "DEADLINE", "OUT_OF_MEMORY")
 
 

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, structs
@@ -47,6 +47,8 @@ HINTS = {
 
 
 _UNKNOWN_JOB = "Invalid job id"
+_MOST_CODES = 200
+"Jobs and tasks for whose exact exit code accounting is asked: its JSON takes kilobytes for each."
 _BUSY = re.compile(
     "timed out|unable to contact|connect|communication|zero bytes|receive|endpoint|standby|temporar"
     "|rate limit|too many|busy|try again|not respond",
@@ -137,13 +139,16 @@ def query_states(
     Raises:
         CommandFailed: the controller did not reply, which does not mean that the jobs are gone.
     """
-    found = _query_clusters(transport, jobs, sleep)
-    doubtful = [job for job in jobs if found[job].is_doubtful((known or {}).get(job))]
+    known = known or {}
+    found = _query_clusters(transport, jobs, known, sleep)
+    doubtful = [job for job in jobs if found[job].is_doubtful(known.get(job))]
     for _ in range(_REPLIES):
         if not doubtful:
             break
         sleep(BETWEEN_REPLIES)
-        again = _query_clusters(transport, doubtful, sleep)
+        again = _query_clusters(
+            transport, doubtful, {**known, **{job: found[job].states for job in doubtful}}, sleep
+        )
         before, found = found, found | again
         doubtful = [job for job in doubtful if found[job].is_doubtful(before[job].states)]
     return {job: found[job].states for job in jobs}
@@ -162,7 +167,10 @@ class _Found(Struct, frozen=True):
 
 
 def _query_clusters(
-    transport: Transport, jobs: Sequence[JobId], sleep: Callable[[float], None]
+    transport: Transport,
+    jobs: Sequence[JobId],
+    known: Mapping[JobId, tuple[JobState, ...]],
+    sleep: Callable[[float], None],
 ) -> dict[JobId, _Found]:
     clusters: dict[str, list[JobId]] = {}
     for job in jobs:
@@ -170,12 +178,15 @@ def _query_clusters(
     return {
         job: found
         for group in clusters.values()
-        for job, found in _query_cluster(transport, group, sleep).items()
+        for job, found in _query_cluster(transport, group, known, sleep).items()
     }
 
 
 def _query_cluster(
-    transport: Transport, jobs: list[JobId], sleep: Callable[[float], None]
+    transport: Transport,
+    jobs: list[JobId],
+    known: Mapping[JobId, tuple[JobState, ...]],
+    sleep: Callable[[float], None],
 ) -> dict[JobId, _Found]:
     listed = _query(transport, jobs, commands.squeue, replies.squeue, sleep)
     queued = {job: _own(job, states) for job, states in listed.items()}
@@ -189,8 +200,8 @@ def _query_cluster(
     except CommandFailed as failed:
         error = failed.fact
     accounted = {job: _last_runs(_own(job, recorded.get(job, ()))) for job in jobs}
-    merged = {job: _merge(queued[job], accounted[job]) for job in jobs}
-    states = _with_exit_codes(transport, merged, sleep)
+    merged = {job: _with_known_codes(_merge(queued[job], accounted[job]), known.get(job, ())) for job in jobs}
+    states = _with_exit_codes(transport, merged, {job for job in jobs if queued[job]}, sleep)
     if not has_accounting:
         states = {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
     others = {job: (*listed[job], *recorded.get(job, ())) for job in jobs}
@@ -198,7 +209,7 @@ def _query_cluster(
         job: _Found(
             tuple(map(_compared, states[job])) or _without_record(job, others[job], error),
             (has_accounting and not error and _is_late(states[job], accounted[job]))
-            or _lacks_code(states[job]),
+            or _failed_without_code(states[job]),
         )
         for job in jobs
     }
@@ -221,7 +232,7 @@ def _is_late(states: Sequence[JobState], accounted: Sequence[JobState]) -> bool:
     return any(state.ended and state.id not in known for state in states)
 
 
-def _lacks_code(states: Sequence[JobState]) -> bool:
+def _failed_without_code(states: Sequence[JobState]) -> bool:
     """Whether a job, or a task, failed with an exit code that is not known yet."""
     return any(state.state == "FAILED" and not state.exit_code for state in states)
 
@@ -311,7 +322,8 @@ def _batches(jobs: Sequence[JobId]) -> Iterator[list[JobId]]:
 
 def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tuple[JobState, ...]:
     """The state of squeue for a job that has not ended, and the fuller one of sacct for a job that has."""
-    tasks = {state.id: state for state in accounted if state.ended or state.state == UNKNOWN}
+    # A record that was never closed has one of the active states. A later Slurm may have further ones.
+    tasks = {state.id: state for state in accounted if state.state not in replies.ACTIVE}
     for state in queued:
         other = tasks.get(state.id)
         # They differ if the job was requeued, or if the database lags behind.
@@ -335,29 +347,59 @@ def _shown(
 
 
 def _with_exit_codes(
-    transport: Transport, states_of: dict[JobId, tuple[JobState, ...]], sleep: Callable[[float], None]
+    transport: Transport,
+    states_of: dict[JobId, tuple[JobState, ...]],
+    listed: Collection[JobId],
+    sleep: Callable[[float], None],
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """The same states, with the exit codes of scontrol where accounting has none."""
-    jobs = [
-        job
-        for job, states in states_of.items()
-        if any(state.ended and not state.exit_code for state in states)
-    ]
-    if not jobs:
-        return states_of
+    """The same states, with the exit codes that accounting has not, or that it may show 128 too small.
+
+    scontrol has them while the controller remembers the job, as squeue does.
+    """
+    asked = [job for job, states in states_of.items() if job in listed and any(map(_lacks_code, states))]
     reply = [
         state
-        for some in _batches(jobs)
+        for some in _batches(asked)
         for job, states in _shown(transport, some, sleep).items()
         for state in _own(job, states)
     ]
     shown = {(state.id, state.state): state for state in reply}
-    return {
-        job: tuple(
-            state if state.exit_code else shown.get((state.id, state.state), state) for state in states
-        )
+    found = {
+        job: tuple(_with_shown_code(state, shown.get((state.id, state.state))) for state in states)
         for job, states in states_of.items()
     }
+    codes: dict[JobId, tuple[JobState, ...]] = {}
+    pairs = ((job, state) for job, states in found.items() for state in states)
+    doubtful = [structs.replace(job, number=state.id) for job, state in pairs if state.other_status]
+    for some in _batches(doubtful[:_MOST_CODES]):
+        with suppress(CommandFailed):  # they stay doubtful, and are reported as such
+            recorded = replies.exit_codes(call(transport, commands.exit_codes(*some)).out)
+            codes |= {job: _own(job, states) for job, states in _of_jobs(some, recorded).items()}
+    exact = {(job.cluster, job.number): [one.exit_code for one in own] for job, own in codes.items()}
+    return {
+        job: tuple(state.with_exact(exact.get((job.cluster, state.id), ())) for state in states)
+        for job, states in found.items()
+    }
+
+
+def _with_known_codes(states: Sequence[JobState], known: Sequence[JobState]) -> tuple[JobState, ...]:
+    """The states with the exact exit codes that an earlier query had of the same runs."""
+    exact = {(one.id, one.state, one.start): one.exit_code for one in known if one.is_exact}
+    return tuple(
+        state.with_exact([exact[key]] if (key := (state.id, state.state, state.start)) in exact else ())
+        for state in states
+    )
+
+
+def _lacks_code(state: JobState) -> bool:
+    return state.ended and (not state.exit_code or state.is_exact is False)
+
+
+def _with_shown_code(state: JobState, shown: JobState | None) -> JobState:
+    """The state with the exit code of scontrol, which is exact."""
+    if shown is None or not shown.exit_code or not _lacks_code(state):
+        return state
+    return structs.replace(state if state.exit_code else shown, exit_code=shown.exit_code, is_exact=True)
 
 
 def task_order(state: JobState) -> tuple[int, str]:
@@ -387,7 +429,7 @@ def outcome(states: Sequence[JobState]) -> str:
     """
     all_states = [state.state for state in states]
     active = [state.state for state in states if not state.ended]
-    running = [state for state in active if state != "PENDING"]
+    running = [state for state in active if state not in replies.WAITING]
     return next(
         (state for state in (*running, *active, *all_states) if state != "COMPLETED"),
         "COMPLETED" if states else GONE,

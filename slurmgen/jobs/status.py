@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from slurmgen.errors import ConfigError, SlurmgenError, TwinError
-from slurmgen.jobs.failure import Why, why
+from slurmgen.errors import CommandFailed, ConfigError, SlurmgenError, TwinError
+from slurmgen.jobs.failure import Why, is_not_found, why, with_logged_code, with_lost_environment
 from slurmgen.jobs.failure_patterns import RUN_AGAIN, STOP_EARLIER
 from slurmgen.jobs.final_states import as_text, with_final
 from slurmgen.jobs.job import Borrow, Job, group_by_route
@@ -19,10 +19,11 @@ from slurmgen.jobs.reported_nodes import if_readable, remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.segments import decisive, is_unread, run_state, why_unfinished
-from slurmgen.jobs.slurm_client import UNKNOWN, outcome, query_states
+from slurmgen.jobs.slurm_client import UNKNOWN, call, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
 from slurmgen.remote.transport import Transport
+from slurmgen.slurm import commands
 from slurmgen.slurm.replies import ENDED, GONE, JobState
 
 FAILURES = ENDED - {"COMPLETED"}
@@ -89,8 +90,9 @@ def query_site(
     states = {job: states for job, (states, _) in found.items()}
     to_read = states if explain else {job: found for job, found in states.items() if job.segments}
     logs = _log_ends(transport, to_read, with_requeues)
-    reasons = _reasons(states, logs) if explain else {}
-    reports = [make_report(job, *found[job], reasons.get(job)) for job in jobs]
+    states = {job: _with_logged_codes(job, one, logs.get(job, "")) for job, one in states.items()}
+    reasons = _with_environment(transport, _reasons(states, logs)) if explain else {}
+    reports = [make_report(job, states[job], found[job][1], reasons.get(job)) for job in jobs]
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
@@ -263,6 +265,29 @@ def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str
         for job, states in states_of.items()
         if (state := _failed(job, states))
     }
+
+
+def _with_environment(transport: Transport, reasons: dict[Job, Why | None]) -> dict[Job, Why | None]:
+    """The reasons, with what kept the environment from a job whose program was not found."""
+    return {
+        job: _of_environment(transport, job, reason) if reason and is_not_found(reason) else reason
+        for job, reason in reasons.items()
+    }
+
+
+def _of_environment(transport: Transport, job: Job, reason: Why) -> Why:
+    if job.why and job.why.what.startswith(reason.what):
+        return job.why
+    try:
+        return with_lost_environment(reason, call(transport, commands.submit_line(job.id)).out)
+    except CommandFailed:  # without accounting it is not known
+        return reason
+
+
+def _with_logged_codes(job: Job, states: Sequence[JobState], log: str) -> tuple[JobState, ...]:
+    """The states; that of the job or task whose log was read has the exit code that it shows."""
+    read = _failed(job, states)
+    return tuple(with_logged_code(state, log) if state is read else state for state in states)
 
 
 def _logs_of(job: Job, state: JobState) -> tuple[str, ...]:

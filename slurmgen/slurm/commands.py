@@ -116,6 +116,14 @@ def sacct(*jobs: JobId) -> list[str]:
     ]
 
 
+def submit_line(job: JobId) -> list[str]:
+    """Print the command line of sbatch, which accounting has since 21.08."""
+    return [
+        *("sacct", *_cluster(job), f"--jobs={job}", f"--starttime={_since([job])}", "--allocations"),
+        *("--noheader", "--parsable2", "--format=SubmitLine"),
+    ]
+
+
 def _since(jobs: Sequence[JobId]) -> str:
     """A date before the first of the submissions in any time zone; an early one if it is not known."""
     times = [job.identity.submitted if job.identity else "" for job in jobs]
@@ -123,6 +131,19 @@ def _since(jobs: Sequence[JobId]) -> str:
         return (date.fromisoformat(min(times)[:10]) - timedelta(days=2)).isoformat()
     except ValueError:
         return "2000-01-01"
+
+
+def exit_codes(*jobs: JobId) -> list[str]:
+    """Query the exact exit codes of jobs, as far as accounting has them.
+
+    sacct prints one of 128 and more 128 too small. Its JSON does not, but is wrong before 23.02: there, the
+    codes of steps may show that of the job.
+    """
+    argv = ["sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", f"--starttime={_since(jobs)}"]
+    names = ",".join(field.name for field in fields.EXIT_CODES)
+    plain = f"--allocations --noheader --parsable2 --delimiter='{fields.SEPARATOR}' --format={names}"
+    older = f'*" "2[0-2].*|*" "1*) exec "$@" {plain};;'
+    return ["sh", "-c", f'case $(sacct --version) in {older} *) exec "$@" --json;; esac', "sacct", *argv]
 
 
 def scancel(*jobs: JobId) -> list[str]:

@@ -61,6 +61,13 @@ SACCT = (
     Field("Comment", "comment"),
     Field("JobName", "name", str),
 )
+# The highest exit code of the steps that srun started is not printed 128 too small.
+EXIT_CODES = (
+    Field("JobID", "id", str),
+    Field("DerivedExitCode", "exit_code"),
+    Field("WorkDir", "folder"),
+    Field("JobName", "name", str),
+)
 
 
 def read_row(line: str, fields: tuple[Field, ...]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _EXACT = {
     "Prolog": "its prolog is still running",
     "Cleaning": "it was requeued, and its last run is being cleaned up",
     "launch_failed_requeued_held": "a node could not start it; it is held until `scontrol release`",
+    "job_requeued_in_held_state": "it was requeued, and is held; `scontrol release` releases it",
     "JobHoldMaxRequeue": "Slurm requeued it as often as the site allows; it is held until `scontrol release`",
 }
 HELD_BY_SLURM = frozenset({"launch_failed_requeued_held", "JobHoldMaxRequeue"})
@@ -68,6 +69,8 @@ def words(reason: str) -> str:
     head = reason.partition(",")[0].strip().replace(" ", "_")  # squeue writes some with blanks
     if head in _EXACT:
         return _EXACT[head]
+    if head.startswith("Reservation_") and head.endswith("_was_deleted"):
+        return "its reservation was deleted; cancel it, and submit it without --reservation"
     match = _LIMIT.fullmatch(head)
     if not match:
         return ""

@@ -5,25 +5,40 @@ lines of exactly the right form. A number has at most 18 digits.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json, structs
 
 from slurmgen.errors import shortened
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.fields import SACCT, SQUEUE, Field, read_row, value
+from slurmgen.slurm.fields import EXIT_CODES, SACCT, SQUEUE, Field, read_row, value
 from slurmgen.slurm.usage import Usage, usage
 from slurmgen.text import counted
 
-ENDED = frozenset(
-    {
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
-        *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
-    }
-)
+_ENDED = {
+    **{"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED"},
+    **{"NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RV": "REVOKED", "TO": "TIMEOUT"},
+}
+_ACTIVE = {
+    **{"CF": "CONFIGURING", "CG": "COMPLETING", "PD": "PENDING", "R": "RUNNING", "RD": "RESV_DEL_HOLD"},
+    **{"RF": "REQUEUE_FED", "RH": "REQUEUE_HOLD", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"},
+    **{"SE": "SPECIAL_EXIT", "SI": "SIGNALING", "SO": "STAGE_OUT", "ST": "STOPPED"},
+    # These have no compact form (https://slurm.schedmd.com/job_state_codes.html).
+    **{name: name for name in ("EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "UPDATE_DB")},
+}
+ENDED = frozenset(_ENDED.values())
 "The states of a job that will not run any more, unless it is requeued."
+ACTIVE = frozenset(_ACTIVE.values())
+"The states of a job that may still run; a state of a later Slurm is in neither set."
+WAITING = frozenset(
+    {"PENDING", *("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")}
+)
+"The states of a job that has no nodes."
+_WORDS = _ENDED | _ACTIVE
+"States by their compact forms, such as `CG`."
 GONE = "GONE"
 "State of a job that neither the controller nor accounting has a record of."
 
@@ -35,7 +50,8 @@ _NUMBER = "[0-9]{1,18}"
 _JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
 _TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
 _TASK_ID = re.compile(rf"{_NUMBER}(?:_{_TASKS})?(?:\+{_NUMBER})?(?:\.\w{{1,64}})?", re.ASCII)
-_STATE = re.compile(r"[A-Z][A-Z_]{0,31}\+?(?: by [^|]{1,64})?")
+_STATE = re.compile(r"(?:[A-Z][A-Z0-9_,]{0,31}\+?|\?)(?: by [^|]{1,64})?")
+_CODE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
 _TEST_REPLY = re.compile(
     r"Job [0-9]{1,18} to start at (\S{1,64}) using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
     r"(?: in partition (\S{1,256}))?"
@@ -58,6 +74,8 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     "Nodes that it must not run on; only squeue reports them."
     exit_code: str = ""
     "Exit status and signal, as `1:0`."
+    is_exact: bool | None = None
+    "False if the exit status may be 128 more: sacct prints one of 128 and more 128 too small."
     name: str = ""
     cancelled_by: str = ""
     "The user who cancelled it, mostly as a number."
@@ -82,6 +100,33 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         return self.name == "allocation" and not self.time_limit and not self.folder
 
+    @property
+    def status_and_signal(self) -> tuple[int, int]:
+        """The exit status and the signal of `1:0`; zeros if there are none."""
+        return _status_and_signal(self.exit_code)
+
+    @property
+    def other_status(self) -> int | None:
+        """The exit status that it may have instead of the one in `exit_code`; None if that one is certain."""
+        return self.status_and_signal[0] + 128 if self.is_exact is False else None
+
+    @property
+    def end(self) -> str:
+        """The exit status and signal of the script, or both that are possible, as `9:0 or 137:0`.
+
+        Empty if Slurm ended it: its record then has anything, such as 0:1 of a job whose node failed.
+        """
+        other = f" or {self.other_status}:0" if self.other_status else ""
+        return self.exit_code + other if self.state in ("COMPLETED", "FAILED") else ""
+
+    def with_exact(self, codes: Iterable[str]) -> "JobState":
+        """The same state with the one of these exit codes that sacct would print like its own, if one is."""
+        status, _ = self.status_and_signal
+        exact = {code for code in codes if _as_status(code) in (status, status + 128)} - {"0:0"}
+        if self.is_exact is not False or len({*map(_as_status, exact)}) != 1:
+            return self
+        return structs.replace(self, exit_code=f"{_as_status(exact.pop())}:0", is_exact=True)
+
 
 def is_of(state: JobState, job: JobId) -> bool:
     """Whether a record is of this job, and not of another one that had its id before or after.
@@ -104,6 +149,17 @@ def _is_before(time: str, submitted: str) -> bool:
         return datetime.fromisoformat(time) < datetime.fromisoformat(submitted).replace(tzinfo=None) - _ZONES
     except ValueError:
         return False
+
+
+def _status_and_signal(code: str) -> tuple[int, int]:
+    match = _CODE.fullmatch(code)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _as_status(code: str) -> int:
+    """The exit status of a shell or of srun after a command that ended with this code."""
+    status, signal = _status_and_signal(code)
+    return 128 + signal if signal else status
 
 
 def job_id(text: str) -> JobId | None:
@@ -140,7 +196,60 @@ def _accounted(row: dict[str, Any]) -> JobState:
     state, _, by = row["state"].partition(" by ")
     used = usage(row["allocated"], row["cpu_time"], row["used"])
     plain = {name: row[name] for name in row if name in JobState.__struct_fields__}
-    return JobState(**plain | {"state": state.rstrip("+")}, cancelled_by=by, usage=used)
+    accounted = JobState(**plain | {"state": state.rstrip("+")}, cancelled_by=by, usage=used)
+    status, signal = accounted.status_and_signal
+    may_be_more = accounted.state == "FAILED" and accounted.exit_code and not signal and status < 128
+    return structs.replace(accounted, is_exact=False) if may_be_more else accounted
+
+
+class _Number(Struct, frozen=True):
+    """A number as Slurm writes it in JSON since 23.11."""
+
+    number: int = 0
+
+
+class _Code(Struct, frozen=True):
+    return_code: _Number | int | None = None
+
+
+class _Array(Struct, frozen=True):
+    job_id: int = 0
+    task_id: _Number | int | None = None
+
+
+class _Record(Struct, frozen=True):
+    job_id: int
+    exit_code: _Code
+    name: str = ""
+    working_directory: str = ""
+    array: _Array = _Array()
+
+    @property
+    def state(self) -> JobState:
+        array = self.array.job_id
+        return JobState(
+            id=f"{array}_{_number(self.array.task_id)}" if array else f"{self.job_id}",
+            state="",
+            exit_code=f"{_number(self.exit_code.return_code)}:0",
+            name=self.name,
+            folder=self.working_directory,
+        )
+
+
+class _Records(Struct, frozen=True):
+    jobs: list[_Record]
+
+
+def _number(value: _Number | int | None) -> int:
+    return value.number if isinstance(value, _Number) else value or 0
+
+
+def exit_codes(text: str) -> tuple[JobState, ...]:
+    """The jobs in the reply to `commands.exit_codes`, with what it shows of their exact exit codes."""
+    with suppress(DecodeError, RecursionError, UnicodeError):
+        return tuple(one.state for one in json.decode(text[text.find("{") :], type=_Records).jobs)
+    rows = (read_row(line, EXIT_CODES) for line in text.splitlines())
+    return tuple(JobState(state="", **row) for row in rows if row and _TASK_ID.fullmatch(row["id"]))
 
 
 def scontrol(text: str) -> tuple[JobState, ...]:
@@ -186,7 +295,7 @@ def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         row = read_row(line, fields)
         if row and _TASK_ID.fullmatch(row["id"]) and _STATE.fullmatch(row["state"]):
-            yield row
+            yield row | {"state": _WORDS.get(row["state"], row["state"])}
 
 
 # A heterogeneous job has HetJobId and similar fields before its name.

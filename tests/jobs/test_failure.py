@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.jobs.failure import LOG_END, Why, why
+from slurmgen.jobs.failure import LOG_END, Why, why, with_logged_code, with_lost_environment
 from slurmgen.jobs.failure_patterns import DECISIVE_SIGNS, LAST_SIGNS, SIGNS, Sign
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.report import to_json
@@ -213,6 +213,51 @@ def test_a_record_of_slurm_shows_the_reason(state: JobState, what: str) -> None:
     found = why(state)
     assert found
     assert found.what == what
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "shown"),
+    [
+        ("9:0", "slurm_script: line 9:    77 Killed                  python a.py", "137:0"),
+        ("72:0", "srun: error: n1: task 1: Exited with exit code 200", "200:0"),
+        ("72:0", "srun: error: n1: task 1: Exited with exit code 72", "72:0"),
+        ("1:0", MODULE, "1:0"),
+        ("127:0", "Training started", "127:0 or 255:0"),
+        (
+            "9:0",
+            "srun: error: n1: task 1: Killed\nsrun: error: n1: task 0: Exited with exit code 9\n",
+            "9:0 or 137:0",
+        ),
+    ],
+)
+def test_a_log_may_show_the_exit_code_that_sacct_prints_too_small(code: str, log: str, shown: str) -> None:
+    job = with_logged_code(failed(code, is_exact=False), log)
+    assert job.end == shown
+    assert (job.other_status is None) == ("or" not in shown)
+
+
+@pytest.mark.parametrize(
+    ("code", "what"), [("9:0", "9 or 137"), ("127:0", "127 or 255"), ("0:0", "128"), ("11:0", "11 or 139")]
+)
+def test_nothing_follows_from_an_exit_code_that_is_not_exact(code: str, what: str) -> None:
+    assert why(failed(code, is_exact=False)) == Why(f"its script ended with exit code {what}")
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("sbatch --export=NONE --parsable a.sh", "--export=NONE"),
+        ("sbatch --export NONE a.sh", "--export NONE"),
+        ("sbatch --export=ALL --export=A,B a.sh", "--export=A,B"),
+        ("sbatch --export=NONE --export=ALL,A=1 a.sh", ""),
+        ("sbatch --export-file=x a.sh", ""),
+        ("", ""),
+    ],
+)
+def test_what_kept_the_environment_from_a_job_is_named(line: str, option: str) -> None:
+    reason = Why("command not found: a")
+    found = with_lost_environment(reason, line)
+    assert (f" with {option}, " in found.what) if option else found == reason
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "RUNNING", "PENDING"])

@@ -261,3 +261,20 @@ def test_no_reply_takes_long_to_parse(text: str) -> None:
 def test_a_long_error_message_is_cut() -> None:
     assert len(replies.complaint(f"sbatch: error: {DIGITS}", "sbatch")) <= 1000
     assert len(str(CommandFailed(DIGITS, DIGITS))) < 2100
+
+
+@pytest.mark.parametrize(
+    "number", ["137", '{"set": true, "number": 137}'], ids=["since 23.02", "since 23.11"]
+)
+def test_json_of_any_release_shows_the_exact_exit_code(number: str) -> None:
+    array = f'"array": {{"job_id": 7, "task_id": {number.replace("137", "3")}}}'
+    codes = f'"exit_code": {{"status": "ERROR", "return_code": {number}}}'
+    text = f'noise\n{{"jobs": [{{"job_id": 9, {codes}, {array}}}, {{"job_id": 5, {codes}}}], "errors": []}}'
+    assert [(one.id, one.exit_code) for one in replies.exit_codes(text)] == [("7_3", "137:0"), ("5", "137:0")]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "noise", "{", '{"jobs": ' + "[" * 99_999, '{"jobs": [1]}', "1|2", "a|9:0||"]
+)
+def test_a_reply_that_is_not_about_exit_codes_shows_none(text: str) -> None:
+    assert replies.exit_codes(text) == ()

@@ -27,7 +27,7 @@ def forgetful(testbed: Testbed) -> None:
     conf = testbed.twin.slurm_conf
     kept = [line for line in conf.read_text().splitlines() if not line.startswith("MinJobAge=")]
     conf.write_text("\n".join([*kept, CONFIGURATION]))
-    _restart(testbed)
+    restart(testbed)
     add(testbed, "qos", FEW_GPUS, "MaxTRESPerUser=gres/gpu=1")
     user = f"modify user where name={getuser()} set QOS=normal,{FEW_GPUS}"
     testbed.run("sacctmgr", "--immediate", *user.split())
@@ -38,7 +38,7 @@ def add(testbed: Testbed, *words: str) -> None:
     testbed.run("sacctmgr", "--immediate", "add", *words)
 
 
-def _restart(testbed: Testbed) -> None:
+def restart(testbed: Testbed) -> None:
     """Restart the twin's controller and nodes, which read these options at their start."""
     slurm = [daemon for daemon in testbed.twin.daemons if daemon.name.startswith(("slurmctld", "slurmd-"))]
     daemons.stop(*slurm)

@@ -9,6 +9,7 @@ from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.slurm_client import call, refusal
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.usage import whole_seconds
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N")
@@ -113,7 +114,8 @@ def step_on_each_node(allocation: Allocation, command: Sequence[str]) -> list[st
 def _srun(allocation: Allocation, nodes: int, options: Sequence[str], command: Sequence[str]) -> list[str]:
     cluster = [f"--clusters={allocation.cluster}"] if allocation.cluster else []
     size = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
-    return ["srun", *cluster, f"--jobid={allocation.number}", "--overlap", *size, *options, *command]
+    place = [*cluster, f"--jobid={allocation.number}", "--overlap", *size, EXPORT_ALL]
+    return ["srun", *place, *options, *command]
 
 
 def node_names(transport: Transport, allocation: Allocation) -> list[str]:

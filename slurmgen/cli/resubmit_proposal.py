@@ -123,18 +123,27 @@ def _decided(job: str, found: "Proposal", *, as_proposed: bool) -> Request | Non
     if as_proposed:
         return found.request
     if is_terminal():
-        return (
-            found.request
-            if click.confirm(
-                f"Use {found.words}? Otherwise it is submitted as it was.", default=True, err=True
-            )
-            else None
-        )
+        return found.request if _accepted(found.words) else None
     accept, repeat = _command("--as-proposed"), _command("--unchanged")
     raise RequestError(
         f"the same request is likely to fail again: {found.why}",
         f"Use the proposal: `{accept}`; or repeat it as it was: `{repeat}`.",
     )
+
+
+def _accepted(words: str) -> bool:
+    """Whether the user at the terminal accepts a proposal, or wants the job as it was.
+
+    Raises:
+        Abort: the user wants neither.
+    """
+    say(f"y: submit it with {words}; n: submit it as it was; cancel: submit nothing")
+    answers = click.Choice(["y", "n", "cancel"], case_sensitive=False)
+    answer = click.prompt(f"Use {words}? [y/n/cancel]", type=answers, show_choices=False, err=True)
+    if answer == "cancel":
+        say("nothing was submitted")
+        raise click.Abort
+    return bool(answer == "y")
 
 
 def _command(option: str) -> str:

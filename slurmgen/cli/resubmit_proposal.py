@@ -60,8 +60,10 @@ def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: boo
 
     Raises:
         RequestError: the user has to decide and there is no terminal, or there is nothing to propose.
+        SnapshotGone: the cluster no longer has the files that the job ran.
     """
     from slurmgen.jobs.proposal import lacked, proposal
+    from slurmgen.jobs.resubmission import require_stored
 
     original = wanted.original
     report = _report(original, connection)
@@ -70,6 +72,8 @@ def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: boo
     if found and found.request and _names(wanted.changes, found.request):
         found = None
     if found and found.request:
+        if not wanted.present_files:
+            require_stored(connection.to(original.job.route), original.record)
         return _decided(original.record.id, found, as_proposed=as_proposed)
     if found or as_proposed:
         fact = found.why if found else f"it is {report.state}"

@@ -1,6 +1,7 @@
 """The text of a batch script."""
 
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -14,7 +15,8 @@ from slurmgen.bundled_scripts import BUNDLED_SCRIPTS
 from slurmgen.errors import ConfigError
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.paths import bundled
-from slurmgen.sites.model import Env, Modules, Rendezvous
+from slurmgen.request import Then
+from slurmgen.sites.model import Env, Launch, Modules, Rendezvous
 from slurmgen.sweep import Sweep
 from tests.conftest import Run
 from tests.support.golden import golden_requests
@@ -114,7 +116,7 @@ def words_of(value: str, folder: Path) -> list[str]:
     recorder = folder / "bin"
     recorder.mkdir()
     for tool, body in {
-        "srun": 'shift 2; exec "$@"',
+        "srun": 'shift 3; exec "$@"',
         "torchrun": 'printf "%s\\0" "$VALUE" "$@" > words',
     }.items():
         (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
@@ -297,7 +299,7 @@ TASK_ENV = Env(
     task={"ROCR_VISIBLE_DEVICES": "$SLURM_LOCALID", "TEXT": "it's $SLURM_PROCID"},
     notes={"ROCR_VISIBLE_DEVICES": "One GPU for each task."},
 )
-TASKS = 'shift 2; for i in 0 1 2; do SLURM_LOCALID=$i SLURM_PROCID=$((i + 3)) "$@" || exit; done'
+TASKS = 'shift 3; for i in 0 1 2; do SLURM_LOCALID=$i SLURM_PROCID=$((i + 3)) "$@" || exit; done'
 "A stand-in for srun that starts three tasks, one after the other."
 
 
@@ -360,8 +362,22 @@ def test_lint_knows_the_container_of_a_script_that_checks_its_nodes_first() -> N
     assert lint.lint(render(resolve(asked, site)), site) == ()
 
 
-def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:
-    assert "--kill-on-bad-exit=1 --export=ALL \\\n" in script_of("generic", sbatch={"export": "NONE"})
+def test_every_step_gets_what_the_script_exports() -> None:
+    then = (Then(script="b.py", framework="lightning"),)
+    plan = resolve(Request(preflight=True, stage=("/data/a",), then=then), load_site("generic"))
+    steps = re.findall(r"\bsrun (-.*(?:\\\n.*)?)", render(plan))
+    assert "sbatch" in plan.reasons["launch"]
+    assert len(steps) == 5, steps  # the check, the copying, its removal, and two steps
+    assert [step.count("--export=") for step in steps] == [1] * 5
+
+
+@pytest.mark.parametrize("words", [("--export=HOME,PATH",), ("--export", "NONE"), ("--exp=NONE",)])
+def test_the_export_of_a_profile_replaces_the_whole_environment(words: tuple[str, ...]) -> None:
+    site = structs.replace(load_site("generic"), launch=Launch(srun=words))
+    plan = resolve(Request(preflight=True), site)
+    assert "--export=ALL" not in render(plan)
+    assert "--export=ALL" not in plan.reasons["launch"]
+    assert render(plan).count(" ".join(words)) == 2
 
 
 def test_the_launcher_survives_the_signal_that_its_ranks_handle() -> None:
@@ -443,7 +459,7 @@ def test_an_array_task_requeues_only_itself(tmp_path: Path) -> None:
 def test_the_launcher_ignores_the_signal_and_ranks_can_handle_it(tmp_path: Path) -> None:
     """SIGUSR2 is ignored until a rank has installed its handler."""
     text = script_of("generic", gpus=2, requeue=True)
-    tools = {"srun": 'shift 2; exec "$@"', "torchrun": "kill -USR2 $$; trap 'exit 75' USR2; exit 3"}
+    tools = {"srun": 'shift 3; exec "$@"', "torchrun": "kill -USR2 $$; trap 'exit 75' USR2; exit 3"}
     recorder = tmp_path / "tools"
     recorder.mkdir()
     for tool, body in tools.items():

@@ -207,7 +207,8 @@ def _framework(script: Script, launch: Launch) -> Fields:
 def _step_changes(launch: Launch) -> Iterator[str]:
     """The options of srun that a request does not express."""
     for layer in launch.layers[:1]:
-        names = [name for name in layer.options.given if name not in _SIZE_OF_STEP]
+        own = _SIZE_OF_STEP | ({"export"} if layer.options.text("export") == "ALL" else set())
+        names = [name for name in layer.options.given if name not in own]
         if names and layer.kind == "srun":
             yield f"options of srun: {', '.join(f'--{name}' for name in names)}"
         if names and layer.kind == "mpirun":

@@ -54,9 +54,9 @@ def offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
             echo(f"stderr is in {path}; `slurmgen logs {job} --stderr` shows it")
 
 
-def pruned(job: "Job") -> str:
-    """That there is no log any more."""
-    return f"job {job.id} was pruned: its folder at {job.route.site} is gone, and its log with it"
+def pruned(job: "Job", what: str = "log") -> str:
+    """That there is no log any more, or nothing else."""
+    return f"job {job.id} was pruned: its folder at {job.route.site} is gone, and its {what} with it"
 
 
 def echo(text: str) -> None:

@@ -60,8 +60,10 @@ def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: boo
 
     Raises:
         RequestError: the user has to decide and there is no terminal, or there is nothing to propose.
+        SnapshotGone: the cluster no longer has the files that the job ran.
     """
     from slurmgen.jobs.proposal import lacked, proposal
+    from slurmgen.jobs.resubmission import require_stored
 
     original = wanted.original
     report = _report(original, connection)
@@ -70,6 +72,8 @@ def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: boo
     if found and found.request and _names(wanted.changes, found.request):
         found = None
     if found and found.request:
+        if not wanted.present_files:
+            require_stored(connection.to(original.job.route), original.record)
         return _decided(original.record.id, found, as_proposed=as_proposed)
     if found or as_proposed:
         fact = found.why if found else f"it is {report.state}"
@@ -123,18 +127,27 @@ def _decided(job: str, found: "Proposal", *, as_proposed: bool) -> Request | Non
     if as_proposed:
         return found.request
     if is_terminal():
-        return (
-            found.request
-            if click.confirm(
-                f"Use {found.words}? Otherwise it is submitted as it was.", default=True, err=True
-            )
-            else None
-        )
+        return found.request if _accepted(found.words) else None
     accept, repeat = _command("--as-proposed"), _command("--unchanged")
     raise RequestError(
         f"the same request is likely to fail again: {found.why}",
         f"Use the proposal: `{accept}`; or repeat it as it was: `{repeat}`.",
     )
+
+
+def _accepted(words: str) -> bool:
+    """Whether the user at the terminal accepts a proposal, or wants the job as it was.
+
+    Raises:
+        Abort: the user wants neither.
+    """
+    say(f"y: submit it with {words}; n: submit it as it was; cancel: submit nothing")
+    answers = click.Choice(["y", "n", "cancel"], case_sensitive=False)
+    answer = click.prompt(f"Use {words}? [y/n/cancel]", type=answers, show_choices=False, err=True)
+    if answer == "cancel":
+        say("nothing was submitted")
+        raise click.Abort
+    return bool(answer == "y")
 
 
 def _command(option: str) -> str:

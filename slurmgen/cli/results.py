@@ -9,7 +9,8 @@ import click
 from slurmgen.cli.color import color_option
 from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json
+from slurmgen.cli.job_output import print_json, say
+from slurmgen.cli.log_part import pruned
 from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.text import visible
@@ -64,7 +65,12 @@ def command(
         raise click.UsageError("--csv, --json and --plot exclude each other.")
     if (plot is not None or descending) and metric is None:
         raise click.UsageError("--plot and --descending need --metric.")
-    results = ranked(_read(find_jobs([job], site, **options)), metric, descending=descending)
+    read, gone = _read(find_jobs([job], site, **options))
+    for one in gone:
+        say(pruned(one, "results"))
+    if gone and not any(one.values for one in read):
+        click.get_current_context().exit(1)
+    results = ranked(read, metric, descending=descending)
     if as_json:
         _print_json(results)
     elif as_csv:
@@ -75,8 +81,10 @@ def command(
         _print_table(results, metric, color)
 
 
-def _read(jobs: "Sequence[Job]") -> "list[Result]":
+def _read(jobs: "Sequence[Job]") -> "tuple[list[Result], list[Job]]":
+    """The results of a sweep, and its arrays that were pruned."""
     from slurmgen.errors import RequestError
+    from slurmgen.jobs.log_files import is_pruned
     from slurmgen.jobs.sweep_again import with_earlier
     from slurmgen.jobs.sweep_results import read_results
 
@@ -88,7 +96,10 @@ def _read(jobs: "Sequence[Job]") -> "list[Result]":
     if str(first.id) != first.record.id:
         raise RequestError(f"{first.id} is a task of a sweep", f"Name the sweep, {first.record.id}.")
     with connect(first.route) as transport:
-        return read_results(transport, with_earlier(jobs))
+        arrays = with_earlier(jobs)
+        results = read_results(transport, arrays)
+        is_complete = all(one.values for one in results)
+        return results, [] if is_complete else [one for one in arrays if is_pruned(transport, one)]
 
 
 def _print_json(results: "Sequence[Result]") -> None:

@@ -1,17 +1,22 @@
 """`slurmgen snapshots`: list what slurmgen keeps at a site, and remove what no job needs."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
+from slurmgen.cli.answers import is_terminal
 from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json
+from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
 from slurmgen.cli.site_option import site_option
-from slurmgen.text import visible
+from slurmgen.text import counted, listed, visible
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.prune import Kept
+    from collections.abc import Iterator, Sequence
+
+    from slurmgen.jobs.prune import Kept, Task
 
 DAYS = 7.0
 
@@ -36,12 +41,16 @@ DAYS = 7.0
     metavar="DAYS",
     help=f"With --prune: remove what was not used for this long; default: {DAYS:g}.",
 )
+@click.option("--dry-run", is_flag=True, help="With --prune: only say what would be removed.")
+@click.option("--yes", is_flag=True, help="With --prune: also remove results that were never fetched.")
 @json_option
 def command(
     site: str | None,
     remote_dir: str | None,
     prune: bool,
     older_than: float | None,
+    dry_run: bool,
+    yes: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -50,7 +59,8 @@ def command(
     A snapshot is a project as it was submitted; a run is the folder of one job, with its results; an env is a
     Python environment that runs with the same uv.lock share. What may be in use is not removed: the
     files of a job that has not ended, or of a submission whose outcome is unknown, and all files if Slurm
-    does not reply.
+    does not reply. It asks before it removes results that were never fetched; without a terminal it keeps
+    them.
     """
     from slurmgen.config.project import DEFAULT_SITE, find_project
     from slurmgen.config.user import load_personal
@@ -60,24 +70,47 @@ def command(
     from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder
 
-    if older_than is not None and not prune:
-        raise click.UsageError("--older-than needs --prune.")
+    given = {"--older-than": older_than is not None, "--dry-run": dry_run, "--yes": yes}
+    if not prune and any(given.values()):
+        raise click.UsageError(f"{next(option for option in given if given[option])} needs --prune.")
     profile = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
     personal = load_personal(profile.name)
     folder = remote_folder(remote_dir or personal.remote_dir or DEFAULT_REMOTE_DIR) or "/"
+    days = DAYS if older_than is None else older_than
+    task: Task = "KEEP" if not prune else "TRY" if dry_run else "ALL" if yes else "PRUNE"
     with connect(find_route(profile, personal, **options)) as transport:
-        days = DAYS if older_than is None else older_than
-        complaint, items = kept(transport, folder, prune=prune, days=days)
+        complaint, items = kept(transport, folder, task, days)
+        if yes:
+            items = tuple(_as_removable(item) for item in items)
+        if task == "PRUNE" and _confirmed(items):
+            before = items
+            complaint, items = kept(transport, folder, "ALL", days)
+            items = (*(item for item in before if item.state == "removed"), *items)
     if as_json:
         from slurmgen.cli.objects.jobs import Snapshots
 
         print_json(Snapshots(kept=list(items), complaint=complaint))
     else:
-        _print_rows(items)
-    _print_sum(items, complaint, prune)
+        _print_rows(
+            [item for item in items if not prune or item.state in ("removed", "removable", "unfetched")]
+        )
+    _print_sum(items, complaint, task, days)
 
 
-def _print_rows(items: "tuple[Kept, ...]") -> None:
+def _as_removable(item: "Kept") -> "Kept":
+    return replace(item, state="removable") if item.state == "unfetched" else item
+
+
+def _confirmed(items: "Sequence[Kept]") -> bool:
+    """Whether the user at the terminal wants to lose the results that were never fetched."""
+    runs = [f"{item.project}/{item.name}" for item in items if item.state == "unfetched"]
+    if not runs or not is_terminal():
+        return False
+    text = f"{counted(len(runs), 'run')} with results that were never fetched: {listed(runs)}. Remove them?"
+    return click.confirm(visible(text), err=True)
+
+
+def _print_rows(items: "Sequence[Kept]") -> None:
     from datetime import UTC, datetime
 
     from slurmgen.slurm.sizes import of_bytes
@@ -90,12 +123,31 @@ def _print_rows(items: "tuple[Kept, ...]") -> None:
         click.echo(visible(line))
 
 
-def _print_sum(items: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
+def _print_sum(items: "Sequence[Kept]", complaint: str, task: "Task", days: float) -> None:
     from slurmgen.slurm.sizes import of_bytes
 
     if complaint:
         message = " ".join(complaint.split())
-        click.echo(visible(f"warning: Slurm did not report which jobs have ended: {message}"), err=True)
-    state, label = ("removed", "removed") if prune else ("free", "no job needs")
+        say(f"warning: Slurm did not report which jobs have ended: {message}")
+    state = {"KEEP": "free", "TRY": "removable"}.get(task, "removed")
+    label = {"KEEP": "no job needs", "TRY": "would remove"}.get(task, "removed")
     sizes = [item.size for item in items if item.state == state]
-    click.echo(f"{label} {len(sizes)} of {len(items)}: {of_bytes(sum(sizes))}", err=True)
+    say(f"{label} {len(sizes)} of {len(items)}: {of_bytes(sum(sizes))}")
+    if task != "KEEP":
+        for reason in _reasons(items, days):
+            say(reason)
+
+
+def _reasons(items: "Sequence[Kept]", days: float) -> "Iterator[str]":
+    """Why the rest is kept."""
+    counts = Counter(item.state for item in items)
+    if counts["unfetched"]:
+        yield (
+            f"kept {counts['unfetched']} with results that were never fetched: "
+            "`slurmgen fetch` fetches them, --yes removes them"
+        )
+    if counts["free"]:
+        yield f"kept {counts['free']} younger than {days:g} days: see --older-than"
+    if counts["kept"]:
+        details = dict.fromkeys(item.detail for item in items if item.state == "kept")
+        yield f"kept {counts['kept']} that may be in use, or cannot be removed: {listed(list(details))}"

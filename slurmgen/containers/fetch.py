@@ -58,7 +58,7 @@ def fetch_lines(engine: Engine, image: str, folder: str, nodes: int) -> tuple[st
     command = fetch_command(engine, image)
     if nodes == 1 or not engine.fetch.on_each_node:
         return ("# Fetch the image once, not by every rank.", command)
-    step = on_each_node(command, nodes, export_all=True)
+    step = on_each_node(command, nodes)
     return ("# Fetch the image once on each node, not by every rank.", *step)
 
 

@@ -207,11 +207,7 @@ def _submit(
         if outcome != "wanted":
             break
         if submission.is_stored:
-            raise SnapshotGone(
-                f"{transport.where} no longer has the files that the job ran: snapshot "
-                f"{submission.content.hash[:12]} in {submission.parent}",
-                "--present-files sends the project as it is now.",
-            )
+            raise SnapshotGone.of(transport.where, submission.content.hash, submission.parent)
         parcel = difference(submission.content, sent, texts)  # the texts are the snapshots on the remote host
     if outcome != "submitted":
         raise error_of(outcome, transport.where, submission, texts[0])

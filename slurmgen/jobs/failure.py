@@ -7,7 +7,7 @@ what they report of that explains the failure only where nothing else does.
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.jobs.failure_evidence import Ended, Raised, exceptions, last_run, line_of, reports
 from slurmgen.jobs.failure_patterns import (
@@ -26,6 +26,8 @@ from slurmgen.slurm.replies import JobState
 
 LOG_END = 65_536
 "Bytes of a log's end that are searched, after the frames of tracebacks are left out."
+NO_FOLDER = "slurmgen: the folder of this log does not exist any more; it was pruned or moved"
+"The end of such a log."
 _LONGEST = 300
 "Characters of a line that are shown."
 
@@ -74,6 +76,9 @@ def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
         return None
     if job.state != "FAILED":
         return _recorded(job)
+    if log.startswith(NO_FOLDER):
+        known = _out_of_memory(job) or seen or _not_started(job)
+        return known or structs.replace(_by_exit_code(job), line=NO_FOLDER.partition(" ")[2])
     earlier = None if log else seen
     return _out_of_memory(job) or earlier or _not_started(job) or _logged(log) or _by_exit_code(job)
 

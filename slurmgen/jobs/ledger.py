@@ -190,6 +190,11 @@ class Ledger(StateFile):
         """The last `most` entries, at one site or at all, of one name or all, in the order of submission."""
         return self._newest(most, name, site)
 
+    def with_logs_elsewhere(self) -> tuple[Record, ...]:
+        """The entries whose logs may be outside their run folders."""
+        full = "'/' IN (substr(output, 1, 1), substr(stderr, 1, 1))"
+        return self._records(f"WHERE {full} OR instr(output || stderr, '../')")
+
     def of_key(self, key: str) -> Record | None:
         """The entry with that key."""
         return next(iter(self._records("WHERE [key] = ? AND [key] != ''", key)), None)

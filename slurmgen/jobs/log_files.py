@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from slurmgen.jobs.failure import LOG_END
+from slurmgen.jobs.failure import LOG_END, NO_FOLDER
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.log_paths import find_log
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches, failed
@@ -19,9 +19,10 @@ _SEARCHED = 4 << 20
 # first: what a long run writes after it may be more than is kept.
 _ENDS = r"""
 export LC_ALL=C
-searched=$1 kept=$2 longest=$3
-shift 3
+searched=$1 kept=$2 longest=$3 gone=$4
+shift 4
 for file do
+  [ -d "${file%/*}" ] || printf '%s' "$gone"
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
     grep '^slurmgen: \(run\|segment\) [0-9]' | tail -n 1 | head -c "$longest"
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
@@ -47,7 +48,7 @@ class LogFile(Struct, frozen=True):
 
 
 def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
-    """The end of each log without the frames of tracebacks; an empty text for a log that cannot be read.
+    """The end of each log without the frames of tracebacks; an empty text for one that cannot be read.
 
     One command reads those of up to some hundred logs. Of very many, less of each is read.
     """
@@ -62,7 +63,7 @@ def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
 
 def _ends(transport: Transport, paths: Sequence[str], most: int) -> list[str]:
     sizes = (_SEARCHED, most - _LINE, _LINE)
-    argv = ["sh", "-c", _ENDS, "ends", *map(str, sizes), *paths]
+    argv = ["sh", "-c", _ENDS, "ends", *map(str, sizes), NO_FOLDER, *paths]
     completed = transport.run(argv, timeout=COMMAND_TIMEOUT)
     texts = [text[-LOG_END:] for text in completed.out.split("\0", len(paths))]
     return [*texts, *[""] * len(paths)][: len(paths)]

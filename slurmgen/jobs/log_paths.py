@@ -1,6 +1,9 @@
 """Where the log of a job is."""
 
-from pathlib import PurePosixPath
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from slurmgen.errors import CommandFailed, RequestError, SlurmgenError
 from slurmgen.jobs.ledger import Record
@@ -35,6 +38,30 @@ def log_path(folder: str, output: str, name: str, job: str) -> str:
 def _filled(value: str, width: str) -> str:
     """The value of a pattern; Slurm pads a number to the width, as in %4a."""
     return value.zfill(min(int(width or 0), _WIDEST)) if value.isdigit() else value
+
+
+def logs_in(project: Path, records: Iterable[Record]) -> re.Pattern[str] | None:
+    """Matches the names in a project of the logs of recorded jobs, and of later runs of their scripts."""
+    root = project.resolve()
+    paths = {
+        (f"{record.folder}/{output}" if not output.startswith("/") else output, record.name)
+        for record in records
+        for output in (record.output, record.stderr)
+        if output
+    }
+    found = {name for path, job in paths if (name := _name_in(root, os.path.normpath(path), job))}
+    return re.compile("|".join(sorted(found))) if found else None
+
+
+def _name_in(root: Path, path: str, job: str) -> str | None:
+    """The regular expression for the names of such a log in a project, if it is in there."""
+    head = path.partition("%")[0].rpartition("/")[0]
+    log = Path(os.path.realpath(f"{head}/"), path[len(head) + 1 :])
+    if not log.is_relative_to(root):
+        return None
+    parts = re.split(r"%\d*([A-Za-z%])", str(log.relative_to(root)))
+    fixed = {"%": "%", "x": re.escape(job), **dict.fromkeys("jJAant", r"\d+")}
+    return "".join(fixed.get(part, "[^/]*") if at % 2 else re.escape(part) for at, part in enumerate(parts))
 
 
 def is_known(output: str) -> bool:

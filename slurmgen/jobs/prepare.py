@@ -11,7 +11,8 @@ from slurmgen.config.project import FILE_NAME
 from slurmgen.jobs import dependencies, sweep_table
 from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
-from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.log_paths import logs_in
 from slurmgen.jobs.new_entry import hash_of, new_key, pending_record
 from slurmgen.jobs.project_content import (
     DEFAULT_UPLOAD,
@@ -171,6 +172,7 @@ def _options(plan: Plan) -> dict[str, str]:
 
 def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     setup = plan.setup
-    files = project_files(project_dir, needed_files(plan), send)
+    logs = logs_in(project_dir, Ledger().with_logs_elsewhere())
+    files = project_files(project_dir, needed_files(plan), send, logs)
     files = with_preflight(files) if plan.preflight else files
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from slurmgen.jobs.batch_script import BatchScript
 from slurmgen.jobs.exactly_once import Submission
-from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.log_paths import logs_in
 from slurmgen.jobs.new_entry import new_key, pending_record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.project_content import ProjectContent, Upload, project_content, stored_content
@@ -34,7 +35,8 @@ def prepare_script(
         RequestError: the project cannot be sent so, or the script is not among its files.
         TransferFailed: a file cannot be read.
     """
-    find = partial(project_files, project_dir, [of_batch_script(script.file)], upload.send)
+    logs = logs_in(project_dir, Ledger().with_logs_elsewhere())
+    find = partial(project_files, project_dir, [of_batch_script(script.file)], upload.send, logs)
     content = project_content(site, route, project_dir, upload, find)
     return _prepared(script, site, route, project_dir, content)
 

@@ -1,6 +1,7 @@
 """What slurmgen keeps at a site: snapshots, run folders, and the environments that runs share."""
 
 import re
+from typing import Literal
 
 from msgspec import Struct
 
@@ -8,7 +9,9 @@ from slurmgen.errors import CommandFailed
 from slurmgen.jobs import remote_scripts
 from slurmgen.remote.transport import Transport
 
-_KINDS, _STATES = {"run", "snapshot", "env"}, {"kept", "free", "removed"}
+_KINDS = {"run", "snapshot", "env"}
+_STATES = {"kept", "free", "removed", "removable", "unfetched"}
+Task = Literal["KEEP", "TRY", "PRUNE", "ALL"]
 TIMEOUT = 600.0
 "Seconds; adding up sizes and removing files can take minutes."
 
@@ -25,26 +28,28 @@ class Kept(Struct, frozen=True):
     used: int
     "When it was last used, in seconds since 1970."
     state: str
-    "`kept`: a job needs it, or may need it; `free`: no job does; `removed`: just now."
+    """`kept`: a job needs it, or may need it; `free`: no job does; `removed`: just now; `removable`: it would
+    be; `unfetched`: a run that would be, but has results that were never fetched."""
     detail: str
 
 
 def kept(
-    transport: Transport, folder: str, *, prune: bool = False, days: float = 0
+    transport: Transport, folder: str, task: Task = "KEEP", days: float = 0
 ) -> tuple[str, tuple[Kept, ...]]:
     """The error of squeue, or an empty text, and all that is kept in a remote folder.
 
     Args:
         transport: to the remote host.
         folder: the result of `remote_folder`.
-        prune: remove ended runs, snapshots that no job still runs, and environments that neither links to.
+        task: `PRUNE` removes ended runs, snapshots that no job still runs, and environments that neither
+            links to; `ALL` also runs with results that were never fetched; `TRY` removes nothing.
         days: prune only what was not used for this long.
 
     Raises:
         CommandFailed: the remote host sent no valid reply.
     """
-    task = ("PRUNE" if prune else "KEEP", str(int(days * 86400)))
-    complaint, *cells = remote_scripts.run(transport, "prune", [folder, *task], timeout=TIMEOUT)
+    args = [folder, task, str(int(days * 86400))]
+    complaint, *cells = remote_scripts.run(transport, "prune", args, timeout=TIMEOUT)
     try:
         return complaint, tuple(_kept(cells[at : at + 7]) for at in range(0, len(cells), 7))
     except ValueError:

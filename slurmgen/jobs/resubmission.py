@@ -17,16 +17,19 @@ from msgspec import Struct, structs
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.job import Borrow
+from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared, dependent, prepare, prepare_stored
-from slurmgen.jobs.project_content import Upload
+from slurmgen.jobs.project_content import Upload, parent_of
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import on_good_nodes
 from slurmgen.jobs.resubmit import Original, again
 from slurmgen.jobs.room import Room, room_of_plan, room_of_script
 from slurmgen.jobs.script_again import prepare_stored_script, script_again
+from slurmgen.jobs.submission_errors import SnapshotGone
 from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route, find_route
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.request import Request
 from slurmgen.slurm.dependencies import NONE, After
 
@@ -171,6 +174,21 @@ def _afters(wanted: Resubmission, spec: JobSpec) -> tuple[After, ...]:
     if not words and spec.site.name == kept.site:
         words = kept.after or (NONE,)
     return spec.after(words)
+
+
+_IS_GONE = """[ -d "$1/snapshots/$2" ] || ls -d "$1/staging/sent.$2".* >/dev/null 2>&1 || echo gone"""
+"A snapshot is made from what was sent only after the reply to the submission."
+
+
+def require_stored(transport: Transport, record: Record) -> None:
+    """Refuse a job whose files the cluster no longer has.
+
+    Raises:
+        SnapshotGone: it does not have them.
+    """
+    argv = ["sh", "-c", _IS_GONE, "snapshot", parent_of(record), record.snapshot]
+    if record.snapshot and transport.run(argv, timeout=COMMAND_TIMEOUT).out.endswith("gone\n"):
+        raise SnapshotGone.of(transport.where, record.snapshot, parent_of(record))
 
 
 def _require_project(original: Original) -> None:

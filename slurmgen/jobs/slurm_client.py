@@ -54,7 +54,7 @@ _BUSY = re.compile(
     "|rate limit|too many|busy|try again|not respond",
     re.IGNORECASE,
 )
-"What Slurm's commands print if the controller or the database does not reply now. It says nothing about jobs."
+"What Slurm prints if the controller or the database does not reply now: it says nothing about jobs."
 _PAUSES = (0.5, 1.0, 2.0)
 "Seconds before a query is repeated."
 _SLOW = 5.0

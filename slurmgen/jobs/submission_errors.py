@@ -30,6 +30,14 @@ class Closed(CommandFailed):
 class SnapshotGone(TransferFailed):
     """The remote host no longer has the content of an earlier job, and there is no new job."""
 
+    @classmethod
+    def of(cls, where: str, snapshot: str, parent: str) -> "SnapshotGone":
+        """The error for a snapshot in the folder of a project."""
+        return cls(
+            f"{where} no longer has the files that the job ran: snapshot {snapshot[:12]} in {parent}",
+            "--present-files sends the project as it is now.",
+        )
+
 
 class LoginFailed(TransferFailed):
     """A line of `before_login` failed on the login node, and there is no job."""

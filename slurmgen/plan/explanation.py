@@ -13,6 +13,7 @@ from slurmgen.plan.sweep import RUN_DIR, sweep_reasons
 from slurmgen.plan.variables import OWN
 from slurmgen.request import PROGRAMS
 from slurmgen.slurm.log_pattern import is_of_task
+from slurmgen.slurm.node_step import EXPORT_ALL
 
 if TYPE_CHECKING:
     from slurmgen.plan.model import Plan
@@ -29,6 +30,7 @@ _DIRECTIVES = {
     "mem-per-cpu": "mem",
 }
 "The key of the value of a directive, where it differs from the directive's name."
+_EXPORT = f"; {EXPORT_ALL}: the tasks get the environment of this script, whatever --export sbatch was given"
 _SHAPES: dict[Tasks, tuple[str, str, str]] = {
     "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),
     "rank-per-gpu": ("one task per node", "the launcher starts one rank per GPU", "one per GPU"),
@@ -83,7 +85,7 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "python_env": plan.setup.why_python,
         "modules": plan.setup.why_modules,
         "rendezvous": derived(_rendezvous(plan)),
-        "launch": derived(shape.why),
+        "launch": derived(f"{shape.why}{_EXPORT if EXPORT_ALL in plan.step.lines[0] else ''}"),
         "gpu_hours": derived(
             f"GPUs x time limit{' x tasks' if plan.tasks > 1 else ''}: the most that the job can use"
         ),

@@ -14,6 +14,7 @@ from slurmgen.plan.rank_labels import launcher_labels, srun_labels
 from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.requeue import Notice
 from slurmgen.request import NONE, Request
+from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.slurm.shell import Variable, quote, word
 
@@ -63,11 +64,10 @@ def find_step(
     head, in_task = _head(command, _library_path(ranks, setup))
     in_srun, in_task_words = container_words(setup, (*job.exported, *(one.name for one in variables)))
     labels = srun_labels(request, launcher)
-    export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
+    own = _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
     beside = ("--overlap",) if request.sweep and (request.sweep.runs_per_gpu or 1) > 1 else ()
-    of_site = _srun_options(ranks.settings.launch.srun, command.srun)
-    srun = (*beside, *export, *labels, *of_site, *in_srun)
+    srun = (*beside, *labels, *srun_words(ranks.settings.launch.srun, command.srun), *in_srun)
     cpus = () if leaves_out(request.sbatch, "cpus-per-task") else (f"--cpus-per-task={ranks.cpus.per_task}",)
     lines = (
         ("srun", *size, *cpus, "--kill-on-bad-exit=1", *srun),
@@ -91,21 +91,22 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
         )
 
 
-def export_words(further: dict[str, str]) -> tuple[str, ...]:
-    """Override sbatch's --export=NONE, which srun inherits: the ranks need what the script exports."""
-    return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
-
-
 def _library_path(ranks: Ranks, setup: Setup) -> tuple[str, ...]:
     """The folders that the container needs for NCCL between nodes."""
     several = ranks.layout.nodes > 1 and ranks.layout.gpus
     return setup.container.multi_node_library_path if setup.container and several else ()
 
 
-def _srun_options(of_site: tuple[str, ...], of_launcher: tuple[str, ...]) -> tuple[str, ...]:
-    """The options of the site, without those that the launcher sets, and the launcher's."""
+def srun_words(of_site: tuple[str, ...], of_launcher: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The whole environment, unless the site names another, then the site's options, then the launcher's.
+
+    An option of the launcher replaces the site's.
+    """
     own = {_option_name(text) for text in of_launcher}
-    return (*(quote(text) for text in of_site if _option_name(text) not in own), *map(quote, of_launcher))
+    words = (*(text for text in of_site if _option_name(text) not in own), *of_launcher)
+    # srun takes the beginning of an option for the option.
+    export = () if any(text.startswith("--exp") for text in words) else (EXPORT_ALL,)
+    return (*export, *map(quote, words))
 
 
 def _ignored_signal(further: dict[str, str]) -> str | None:

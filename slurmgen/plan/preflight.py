@@ -4,11 +4,10 @@ It runs in the container of the ranks if there is one, so that it finds their Py
 """
 
 from slurmgen.bundled_scripts import PREFLIGHT
-from slurmgen.plan.job_step import Shared, container_words, export_words
+from slurmgen.plan.job_step import Shared, container_words, srun_words
 from slurmgen.plan.ranks import Ranks
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
-from slurmgen.slurm.shell import quote
 
 ADDRESS = "SLURMGEN_PREFLIGHT"
 "The variable by which the nodes find the program's part in the batch script."
@@ -36,7 +35,7 @@ def find_preflight(
     tasks = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0")
     lines = (
         (*_PROGRAM, "job", f"--gpus={ranks.layout.gpus_per_node}", *demand, *rendezvous, "--"),
-        ("srun", *tasks, *export_words(job.further), *map(quote, ranks.settings.launch.srun), *in_srun),
+        ("srun", *tasks, *srun_words(ranks.settings.launch.srun), *in_srun),
         in_task,
         (*_PROGRAM, "node"),
     )

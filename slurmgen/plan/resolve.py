@@ -78,7 +78,7 @@ def resolve(
         step=find_step(request, first, shared, options.notice, first.own_size),
         preflight=find_preflight(request, site, first, shared, steps.meets),
         then=tuple([next_step(asked, ranks, first, shared) for asked, ranks in steps.later]),
-        staging=find_staging(request, layout.nodes, first.cpus.per_node, options.further),
+        staging=find_staging(request, layout.nodes, first.cpus.per_node),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, options.memory.value, layout, first.cpus.per_node),
         extra_directives=tuple(sbatch_options.checked(*option) for option in options.further.items()),

@@ -65,14 +65,13 @@ def data_binds(request: Request, engine: EngineName) -> tuple[str, ...]:
     return (_FOLDER,)
 
 
-def find_staging(request: Request, nodes: int, cpus: int, further: dict[str, str]) -> Staging | None:
+def find_staging(request: Request, nodes: int, cpus: int) -> Staging | None:
     """The steps of a request; None if it names no data.
 
     Args:
         request: the request.
         nodes: nodes of the job.
         cpus: CPUs of each node, which one task uses: a checksum is computed beside the copying.
-        further: the sbatch options beyond those of every plan.
 
     Raises:
         RequestError: a file has no full path, its name is used twice, or tar cannot unpack it.
@@ -82,8 +81,7 @@ def find_staging(request: Request, nodes: int, cpus: int, further: dict[str, str
     if not (pairs := copies + archives):
         return None
     _check_names([PurePosixPath(file).name for _, file in pairs])
-    export_all = not {"export", "export-file"}.isdisjoint(further)
-    srun = f"{node_step(nodes, export_all=export_all)} --cpus-per-task={cpus}"
+    srun = f"{node_step(nodes)} --cpus-per-task={cpus}"
     words = [text for how, file in pairs for text in (how, word(file))]
     return Staging(
         f'{srun} \\\n  bash -c "$(declare -f stage); stage \\"\\$@\\"" bash {" ".join(words)}',

@@ -74,8 +74,7 @@ def _prepare(plan: Plan) -> list[str]:
     first = [*plan.setup.fetch, *of_launchers, *launch.before]
     if not launch.before_on_each_node:
         return first
-    export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))
-    step = on_each_node("\n".join(launch.before_on_each_node), nodes, export_all=export_all)
+    step = on_each_node("\n".join(launch.before_on_each_node), nodes)
     return [*first, "# Once on each node.", *step]
 
 

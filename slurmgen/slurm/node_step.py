@@ -2,20 +2,22 @@
 
 from slurmgen.slurm.shell import quote
 
+EXPORT_ALL = "--export=ALL"
+"""Without it, srun inherits the `--export=NONE` of the user, of the site's sbatch, or of SRUN_EXPORT_ENV.
+https://slurm.schedmd.com/srun.html#OPT_SLURM_EXPORT_ENV"""
 
-def on_each_node(command: str, nodes: int, *, export_all: bool) -> list[str]:
+
+def on_each_node(command: str, nodes: int) -> list[str]:
     """The lines of a batch script that run a command once on each of its nodes.
 
     Args:
         command: the shell command.
         nodes: the nodes of the job.
-        export_all: pass the whole environment, whatever `--export` of the job says.
     """
     comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
-    return [*comment, f"{node_step(nodes, export_all=export_all)} bash -c {quote(command)}"]
+    return [*comment, f"{node_step(nodes)} bash -c {quote(command)}"]
 
 
-def node_step(nodes: int, *, export_all: bool) -> str:
+def node_step(nodes: int) -> str:
     """The srun of such a step: one task on each node."""
-    export = " --export=ALL" if export_all else ""
-    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1{export}"
+    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 {EXPORT_ALL}"

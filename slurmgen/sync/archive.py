@@ -1,5 +1,6 @@
 """The tar stream that a snapshot is sent in. Its last member names the snapshot, so it shows the end."""
 
+import logging
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from slurmgen.text import visible
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
 _CHUNK = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 def pack(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
@@ -59,10 +61,14 @@ def _file(name: str, path: Path, entry: Entry) -> Iterator[bytes]:
             total.update(chunk)
             left -= len(chunk)
             yield chunk
-        if left or file.read(1) or total.hexdigest() != entry.content:
+        if left or total.hexdigest() != entry.content:
             raise TransferFailed(
                 f"{visible(str(path))} changed while it was sent",
-                "Submit again when it no longer changes, or name it in .slurmgenignore, as a log of `tee`.",
+                "Submit again when it no longer changes, or name it in .slurmgenignore.",
+            )
+        if file.read(1):  # what was sent is still what was hashed
+            _log.warning(
+                "%s grew while it was sent; the job has its first %d bytes", visible(name), entry.size
             )
     yield bytes(-entry.size % tarfile.BLOCKSIZE)
 

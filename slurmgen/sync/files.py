@@ -2,10 +2,11 @@
 
 `.gitignore` files count as in git, also those above the project if it is part of a larger
 repository. `.slurmgenignore` has the same syntax and takes precedence. Files whose names suggest
-secrets are left out, whatever these files contain.
+secrets are left out, whatever these files contain. Logs of jobs are left out unless these files include them.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -55,12 +56,13 @@ class Snapshot(Struct, frozen=True):
         return f"{counted(len(self.secrets), 'possible secret')} not sent: {names}; --send PATH sends a file"
 
 
-def snapshot(root: Path, send: Collection[str] = ()) -> Snapshot:
+def snapshot(root: Path, send: Collection[str] = (), logs: re.Pattern[str] | None = None) -> Snapshot:
     """The files and links of a project, sorted by name. Empty folders are not sent, as in git.
 
     Args:
         root: the project's folder.
         send: files to send although they hold secrets by their names, or are ignored.
+        logs: matches the names of jobs' logs, which are not sent unless an ignore file says so.
 
     Raises:
         RequestError: an ignore file cannot be used, or an entry of `send` is not a file.
@@ -68,7 +70,7 @@ def snapshot(root: Path, send: Collection[str] = ()) -> Snapshot:
     """
     root = root.resolve()
     with readable():
-        found = walk(root)
+        found = walk(root, logs)
         named = {_plain(name): _named_file(root, name) for name in send}
         outputs = _outputs()
         reasons = ((name, _unfit(entry, root, outputs)) for name, entry in found.entries.items())

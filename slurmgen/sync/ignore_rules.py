@@ -44,12 +44,12 @@ Chain = tuple[Rules, ...]
 "The rules that apply in a folder; the first that match a path decide."
 
 
-def ignored(chain: Chain, name: bytes, *, is_folder: bool) -> bool:
-    """Whether an entry of a folder is ignored."""
+def ignored(chain: Chain, name: bytes, *, is_folder: bool) -> bool | None:
+    """Whether an entry of a folder is ignored; None if no line matches it."""
     for rules in chain:
         if (is_ignored := rules.ignore(name, is_folder=is_folder)) is not None:
             return is_ignored
-    return False
+    return None
 
 
 def chain_in(folder: Path, names: Collection[str], above: Chain, root: Path) -> Chain:

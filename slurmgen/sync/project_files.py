@@ -1,5 +1,6 @@
 """Which files of a project are sent with a job."""
 
+import re
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path, PurePosixPath
@@ -18,13 +19,19 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 
-def project_files(project_dir: Path, needed: Iterable[Needed], send: tuple[str, ...] = ()) -> Snapshot:
+def project_files(
+    project_dir: Path,
+    needed: Iterable[Needed],
+    send: tuple[str, ...] = (),
+    logs: re.Pattern[str] | None = None,
+) -> Snapshot:
     """The project's files, with the bundled training folder if a script is part of it and not of the project.
 
     Args:
         project_dir: the folder that is sent.
         needed: the files that the job needs.
         send: files that are sent although their names suggest secrets, or they are ignored.
+        logs: matches the names of jobs' logs, which are not sent.
 
     Raises:
         RequestError: one of these files would not be sent, so the job could only fail; the script is one of
@@ -35,7 +42,7 @@ def project_files(project_dir: Path, needed: Iterable[Needed], send: tuple[str, 
             f"the project folder is {visible(str(project_dir))}, which contains your home folder",
             "Go to the folder of the project, and submit from there.",
         )
-    found = snapshot(project_dir, send)
+    found = snapshot(project_dir, send, logs)
     for one in needed:
         found = _with_bundled(one, found, project_dir)
         _demand(one, found, project_dir)

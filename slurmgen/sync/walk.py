@@ -1,6 +1,7 @@
-"""Walks through a project: its entries, without those that are ignored or hold secrets."""
+"""Walks through a project: its entries, without those that are ignored, hold secrets, or are logs of jobs."""
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -31,8 +32,12 @@ class _Folder(NamedTuple):
     "The state of `patterns` after its name."
 
 
-def walk(root: Path) -> Found:
+def walk(root: Path, logs: re.Pattern[str] | None = None) -> Found:
     """Find the entries of a project.
+
+    Args:
+        root: the folder of the project.
+        logs: matches the names of jobs' logs, besides those that Slurm chooses.
 
     Raises:
         RequestError: an ignore file cannot be used.
@@ -41,11 +46,11 @@ def walk(root: Path) -> Found:
     found = Found()
     todo = [_Folder(str(root), "", chain_above(root), patterns().start)]
     while todo:  # not recursive: folders may be thousands deep
-        todo += _look(todo.pop(), root, found)
+        todo += _look(todo.pop(), root, found, logs)
     return found
 
 
-def _look(folder: _Folder, root: Path, found: Found) -> list[_Folder]:
+def _look(folder: _Folder, root: Path, found: Found, logs: re.Pattern[str] | None) -> list[_Folder]:
     """Add the entries of a folder; returns its subfolders."""
     entries, chain = _listed(folder, root)
     of_git = tuple(rules for rules in chain if not rules.is_own)
@@ -54,9 +59,11 @@ def _look(folder: _Folder, root: Path, found: Found) -> list[_Folder]:
     for entry in entries:
         is_folder = entry.is_dir(follow_symlinks=False)
         encoded = os.fsencode(entry.name)
-        if ignored(chain, encoded, is_folder=is_folder):
+        if verdict := ignored(chain, encoded, is_folder=is_folder):
             continue
         name = folder.name + entry.name + "/" * is_folder
+        if verdict is None and _is_log(entry.name, name, logs):
+            continue
         secrets = patterns().after(folder.secrets, encoded.lower())
         if what := secret(secrets, entry.path, is_folder=is_folder):
             found.secrets[name] = what
@@ -69,6 +76,10 @@ def _look(folder: _Folder, root: Path, found: Found) -> list[_Folder]:
         else:
             found.entries[name] = entry
     return below
+
+
+def _is_log(name: str, path: str, logs: re.Pattern[str] | None) -> bool:
+    return (name.startswith("slurm-") and name.endswith(".out")) or bool(logs and logs.fullmatch(path))
 
 
 def _listed(folder: _Folder, root: Path) -> "tuple[list[os.DirEntry[str]], Chain]":

@@ -191,7 +191,7 @@ def test_pruning_a_run_leaves_the_files_that_others_share_read_only(project: Pro
     first, second = project.train(), project.train("print('changed')")
     project.answers("squeue", "exit 0")
     os.utime(second / "log", (2e9, 2e9))
-    code, _, err = project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0")
+    code, _, err = project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0", "--yes")
     assert code == 0, err
     assert not first.exists()
     assert (second / "data/0").stat().st_mode & 0o777 == 0o444
@@ -211,7 +211,7 @@ def test_pruning_leaves_nothing_but_the_records(project: Project) -> None:
     project.train()
     project.train()
     project.answers("squeue", "exit 0")
-    project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0")
+    project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0", "--yes")
     left = {path.relative_to(project.remote).parts[0] for path in project.remote.rglob("*") if path.is_file()}
     assert left == {"submissions"}
     assert not list(project.remote.glob("submissions/*/shared"))

@@ -167,6 +167,15 @@ def test_the_reason_of_a_failure_outlives_the_run_folder(call: Call, testbed: Te
     assert f"job {job} was pruned" in reply.stderr
 
 
+def test_the_failure_of_a_pruned_job_says_that_its_log_is_gone(call: Call, testbed: Testbed) -> None:
+    job = submitted(call, "import.py")
+    assert testbed.wait(job) == "FAILED"
+    assert call("snapshots", "--prune", "--older-than", "0").returncode == 0
+    shown = call("status", job, new=False).stdout
+    assert "its script ended with exit code 1" in shown
+    assert "the folder of this log does not exist any more; it was pruned or moved" in shown
+
+
 def test_cancel_ends_a_job(call: Call) -> None:
     job = submitted(call, "sleep.py")
     # A job that is still starting would take Slurm's KillWait to end.

@@ -401,7 +401,7 @@ def test_pruning_removes_the_secrets_of_jobs_that_have_ended(cloned: Machine) ->
     assert submit(cloned, "--secret", "HF_TOKEN")[0] == 0
     cloned.answers("squeue", "exit 0")
     assert holding(cloned.home)
-    cloned.slurmgen("snapshots", *WAY, "--prune", "--older-than", "30")
+    cloned.slurmgen("snapshots", *WAY, "--prune", "--older-than", "30", "--yes")
     assert not holding(cloned.home)
     assert list((cloned.home / "slurmgen/project/runs").iterdir())
 

@@ -20,7 +20,7 @@ from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
 from tests.jobs.test_ledger import GROUPS, INDEXES
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, eventually
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 LOST = "RuntimeError: [pair.cc:545] Read error [127.0.0.1]:8107: Connection reset by peer"
@@ -137,6 +137,54 @@ def test_slurm_is_queried_for_the_stderr_of_a_job_that_is_not_in_the_ledger(
     where = ["--site", "generic", "--via", "twin"]
     assert call("logs", job, *where).stdout == "out\n"
     assert call("logs", job, *where, "--stderr").stdout == "err\n"
+
+
+OUTPUTS = {
+    "PROJECT/train-%j.out": [],
+    "PROJECT/logs/%x/%A-%4a.log": ["--array=1-2"],
+    "LINK/%N-%t.txt": ["--error=PROJECT/%%x.err"],
+    "PROJECT/fixed.txt": [],
+    "PROJECT/logs/%u-%j": [],
+}
+
+
+def test_logs_of_running_jobs_in_the_project_are_not_sent(
+    call: Call, testbed: Testbed, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (tmp_path / "link").symlink_to(project)
+    (project / "logs" / "write").mkdir(parents=True)
+    (project / ".slurmgenignore").write_text("!fixed.txt\n")
+    kept = ["other.out", "train-x.out", "logs/train-1.out", "%x.err.old"]
+    for name in kept:
+        (project / name).touch()
+    text = "while sleep 0.01; do echo line; echo line >&2; done\n"
+    jobs = []
+    for output, more in OUTPUTS.items():
+        options = "\n".join(f"#SBATCH {option}" for option in (f"--output={output}", *more))
+        options = options.replace("PROJECT", str(project)).replace("LINK", str(tmp_path / "link"))
+        (project / "write.sh").write_text(
+            f"#!/bin/bash\n#SBATCH --job-name=write --time=5 --mem=20M\n{options}\n{text}"
+        )
+        reply = call("submit", "./write.sh", "--site", "generic", "--via", "twin")
+        assert reply.returncode == 0, reply.stderr
+        jobs.append(reply.stdout.strip())
+    try:
+        eventually(lambda: len(list(project.rglob("*"))) >= 9 + 7)
+        reply = call("submit", "./write.sh", "--site", "generic", "--via", "twin", "--dry-run", "--json")
+        assert reply.returncode == 0, reply.stderr
+        assert {*json.loads(reply.stdout)["files"]} == {
+            *kept,
+            "train.py",
+            "write.sh",
+            ".slurmgenignore",
+            "fixed.txt",
+        }
+        reply = call("submit", "./write.sh", "--site", "generic", "--via", "twin")
+        assert reply.returncode == 0, reply.stderr
+        jobs.append(reply.stdout.strip())
+    finally:
+        testbed.run("scancel", *jobs)
 
 
 def test_a_ledger_without_the_files_of_stderr_is_read(tmp_path: Path) -> None:

@@ -173,8 +173,8 @@ def test_nothing_is_pruned_where_another_user_may_write(machine: Machine) -> Non
     machine.answers("squeue", "exit 0")
     runs.chmod(0o777)
     args = (*WAY, "--remote-dir", "there", "--prune", "--older-than", "0")
-    out = machine.slurmgen("snapshots", *args)[1]
-    assert f"kept: other users may write to {runs.resolve()}" in out
+    err = machine.slurmgen("snapshots", *args)[2]
+    assert f"cannot be removed: other users may write to {runs.resolve()}" in err
     assert len(list(runs.iterdir())) == 1
     runs.chmod(0o700)
     assert "  removed: " in machine.slurmgen("snapshots", *args)[1]

@@ -16,6 +16,7 @@ from slurmgen.jobs.recorded_request import recorded_request
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage
 from tests.conftest import Run
+from tests.support.terminals import terminal
 from tests.support.twins import Testbed, settled
 
 Reply = subprocess.CompletedProcess[str]
@@ -245,7 +246,7 @@ def ended(ledger: Ledger, job: str, state: str, **usage: int) -> None:
 
 
 def test_after_out_of_memory_more_is_proposed_and_never_submitted_unasked(
-    call: Call, testbed: Testbed, ledger: Ledger
+    call: Call, project: Path, testbed: Testbed, ledger: Ledger
 ) -> None:
     job = submitted(call, testbed)
     ended(ledger, job, "OUT_OF_MEMORY", memory=300, memory_used=290)
@@ -263,6 +264,23 @@ def test_after_out_of_memory_more_is_proposed_and_never_submitted_unasked(
 
     ended(ledger, job, "TIMEOUT")
     assert "+#SBATCH --time=00:10:00\n" in call("resubmit", job, "--as-proposed", "--dry-run").stdout
+    environ = {**os.environ, "HOME": str(project.parent), "XDG_STATE_HOME": str(ledger.path.parent.parent)}
+    for answer, sight in {
+        "cancel": "nothing was submitted",
+        "y": "+#SBATCH --time=00:10:00",
+        "n": "runs",
+    }.items():
+        with terminal(["resubmit", job, "--dry-run"], environ, project) as typed:
+            typed.sees("y: submit it with --time 00:10:00; n: submit it as it was; cancel: submit nothing")
+            typed.sees("Use --time 00:10:00? [y/n/cancel]:")
+            typed.type(f"{answer}\n")
+            typed.sees(sight)
+            assert typed.ended("" if answer == "y" else "#SBATCH") == (130 if answer == "cancel" else 0)
+    pruned = call("snapshots", "--site", "generic", "--via", "twin", "--prune", "--older-than", "0", "--yes")
+    assert "removed 2 of 2" in pruned.stderr
+    gone = call("resubmit", job)
+    assert (gone.returncode, "proposed" in gone.stderr) == (3, False)
+    assert "no longer has the files that the job ran" in gone.stderr
     ended(ledger, job, "COMPLETED")
     nothing = call("resubmit", job, "--as-proposed")
     assert nothing.returncode == 2

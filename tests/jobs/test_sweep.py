@@ -116,6 +116,14 @@ def test_a_sweep_from_its_submission_to_its_results(call: Call, home: Path) -> N
     assert "no run of fit has lr=7" in wrong.stderr
     assert "has no parameter bs. It has lr." in call("status", "fit[bs=1]").stderr
 
+    prune = ("snapshots", *SITE, "--prune", "--older-than", "0")
+    assert "kept 2 with results that were never fetched" in call(*prune).stderr
+    assert call("results", "fit").returncode == 0
+    assert call(*prune, "--yes").returncode == 0
+    gone = call("results", "fit")
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert f"job {array} was pruned: its folder at generic is gone, and its results with it" in gone.stderr
+
 
 def _files(home: Path, name: str) -> list[Path]:
     return [path for path in (home / "project" / name).rglob("*") if path.is_file()]

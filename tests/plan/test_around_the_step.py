@@ -136,8 +136,8 @@ def test_a_further_step_has_the_tasks_of_its_own_framework() -> None:
     )
     text = script(gpus=8, nodes=2, then=then)
     assert [line for line in text.splitlines() if line.startswith("srun ")] == [
-        "srun --cpus-per-task=16 --kill-on-bad-exit=1 \\",
-        "srun --cpus-per-task=16 --kill-on-bad-exit=1 \\",
+        "srun --cpus-per-task=16 --kill-on-bad-exit=1 --export=ALL \\",
+        "srun --cpus-per-task=16 --kill-on-bad-exit=1 --export=ALL \\",
         "srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=4 --kill-on-bad-exit=1 \\",
         "srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \\",
     ]
@@ -219,7 +219,8 @@ def test_the_scripts_of_further_steps_must_exist(tmp_path: Path) -> None:
 
 def test_staging_reads_on_all_cpus_of_a_node() -> None:
     text = script(gpus=4, cpus_per_gpu=6, framework="srun", **STAGE)
-    assert "\nsrun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=24 \\\n  bash -c " in text
+    step = "srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --export=ALL --cpus-per-task=24"
+    assert f"\n{step} \\\n  bash -c " in text
 
 
 @pytest.mark.parametrize(

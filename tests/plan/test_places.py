@@ -246,7 +246,10 @@ CONDITIONS = Site(
         (
             "lightning",
             8,
-            ["--cpu-bind=mask_cpu:0xff", "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c"],
+            [
+                "--cpu-bind=mask_cpu:0xff",
+                "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --export=ALL bash -c",
+            ],
             [],
         ),
         ("lightning", 2, ["ulimit -c 0"], ["mask_cpu", "mkdir"]),
@@ -299,7 +302,7 @@ def test_options_of_torchrun_with_blanks_stay_single_words(tmp_path: Path) -> No
     launch = Launch(torchrun_options=("--tee=a;touch OWNED;", "--name=it's mine"))
     text = render(plan(Site(name="x", node=Node(gpus=4), launch=launch), gpus=8))
     step = text[text.index("srun --cpus") :]
-    (tmp_path / "srun").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    (tmp_path / "srun").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     (tmp_path / "torchrun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     for name in ("srun", "torchrun"):
         (tmp_path / name).chmod(0o755)
@@ -350,7 +353,7 @@ def test_lines_for_each_node_may_be_any_shell(tmp_path: Path) -> None:
     launch = Launch(before_on_each_node=lines)
     text = render(plan(Site(name="x", node=Node(gpus=4), launch=launch), gpus=4))
     step = text[text.index("srun --nodes=1") : text.index("# 1 task per node")]
-    (tmp_path / "srun").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
+    (tmp_path / "srun").write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
     (tmp_path / "srun").chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(["bash", "-c", step], env=environ, capture_output=True, text=True, check=True)

@@ -34,8 +34,8 @@ def test_a_module_follows_its_launcher(framework: str, end: str) -> None:
 @pytest.mark.parametrize(
     ("framework", "end"),
     [
-        ("python", "--kill-on-bad-exit=1 litgpt finetune '--name=a b' x"),
-        ("lightning", "--kill-on-bad-exit=1 litgpt finetune '--name=a b' x"),
+        ("python", "--kill-on-bad-exit=1 --export=ALL litgpt finetune '--name=a b' x"),
+        ("lightning", "--kill-on-bad-exit=1 --export=ALL litgpt finetune '--name=a b' x"),
         ("ddp", "--nproc-per-node=1 --no-python litgpt finetune '--name=a b' x"),
         ("accelerate", "--dynamo_backend=no --no_python litgpt finetune '--name=a b' x"),
     ],

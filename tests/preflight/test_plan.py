@@ -36,7 +36,7 @@ def test_a_job_without_the_option_has_no_check() -> None:
 def test_the_check_has_one_task_per_node() -> None:
     assert step(Request(framework="lightning", gpus=8, nodes=2, preflight=True), "generic") == [
         'python3 -B slurmgen_preflight job --gpus=4 --rendezvous="$MASTER_ADDR:$MASTER_PORT" --',
-        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0",
+        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 --export=ALL",
         "python3 -B slurmgen_preflight node",
     ]
 

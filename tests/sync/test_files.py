@@ -1,8 +1,10 @@
 """Which files are sent: those that git lists; and what tar unpacks."""
 
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,18 @@ def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
 def test_some_folders_are_never_sent(tmp_path: Path) -> None:
     fill(tmp_path, ".git/config", ".venv/bin/python", "a/__pycache__/x.pyc", "a/.venv/y", "kept", ".hidden")
     assert list(snapshot(tmp_path).files) == [".hidden", "kept"]
+
+
+def test_logs_of_slurm_are_sent_only_if_an_ignore_file_or_the_user_says_so(tmp_path: Path) -> None:
+    fill(tmp_path, "slurm-1.out", "a/slurm-2_3.out", "slurm-x.py", "a/slurm.out")
+    assert list(snapshot(tmp_path).files) == ["a/slurm.out", "slurm-x.py"]
+    assert "slurm-1.out" in snapshot(tmp_path, ["slurm-1.out"]).files
+    for name in (".gitignore", ".slurmgenignore"):
+        fill(tmp_path, **{f"a/{name}": "!slurm-2*.out\n"})
+        found = snapshot(tmp_path)
+        assert ("a/slurm-2_3.out" in found.files, "slurm-1.out" in found.files) == (True, False)
+        assert found.notices == ()
+        (tmp_path / "a" / name).unlink()
 
 
 IGNORE_CASES = [
@@ -171,7 +185,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert list(packed(files)) == list(packed(files))
 
 
-@pytest.mark.parametrize("change", [b"", b"y" * 3_000_000, b"x" * 3_000_001])
+@pytest.mark.parametrize("change", [b"", b"y" * 3_000_000, b"x" * 2_999_999 + b"yz"])
 def test_a_file_that_changes_while_it_is_sent_is_an_error(tmp_path: Path, change: bytes) -> None:
     (tmp_path / "a").write_bytes(b"x" * 3_000_000)
     parts = packed(snapshot(tmp_path))
@@ -180,6 +194,17 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error(tmp_path: Path, change
     with pytest.raises(TransferFailed, match="a changed while it was sent"):
         sent += parts
     assert COMPLETE.encode() not in b"".join(sent)
+
+
+def test_a_file_that_grows_is_sent_as_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 3_000_000)
+    found = snapshot(tmp_path)
+    content = manifest(found)
+    (tmp_path / "a").write_bytes(b"x" * 3_000_000 + b"more")
+    archive = b"".join(pack(found.files, content, content.entries))
+    with tarfile.open(fileobj=io.BytesIO(archive)) as sent:
+        assert sent.extractfile("a").read() == b"x" * 3_000_000  # type: ignore[union-attr]
+    assert caplog.messages == ["a grew while it was sent; the job has its first 3000000 bytes"]
 
 
 def test_a_file_that_disappears_is_an_error(tmp_path: Path) -> None:

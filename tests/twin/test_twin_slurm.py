@@ -7,7 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.plan.model import Plan
+from slurmgen.sites.model import Launch
 from tests.support.twins import Testbed, twin
 
 TWO_NODES = """#!/bin/bash
@@ -62,6 +67,41 @@ def test_batch_script_and_step_have_the_stand_ins(daic: Testbed, export: str) ->
     assert log.count("twin: stand-in for 'module load 2025/gpu', nothing was loaded\n") == 2
     assert log.count("twin: stand-in for apptainer: my.sif is not opened; running on the host\n") == 2
     assert log.count("hello\n") == 2  # the order of stdout and stderr varies
+
+
+def started(daic: Testbed, launcher: str, nodes: int) -> tuple[Plan, str]:
+    """A plan, and its job at a site whose sbatch adds --export=NONE; each program reports its environment."""
+    asked = Request(
+        framework=launcher,
+        gpus=2 * nodes,
+        nodes=nodes,
+        account="a",
+        mem="4G",
+        script="train.py",
+        python_env=f"venv:{daic.folder}/venv",
+        modules=(),
+        env={"EXTRA": "more"},
+    )
+    plan = resolve(asked, structs.replace(load_site("daic"), launch=Launch(mpi="pmi2")))
+    (daic.folder / "job.sh").write_text(render(plan))
+    return plan, daic.run("sbatch", "--parsable", "--export=NONE", "--output=%j.log", "job.sh").strip()
+
+
+def test_each_rank_has_the_environment_where_sbatch_exports_none(daic: Testbed) -> None:
+    programs = daic.folder / "venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "torchrun", "accelerate", "deepspeed"):
+        (programs / name).write_text('#!/bin/sh\necho "task $SLURM_PROCID $HOME $USER $EXTRA $MASTER_ADDR"\n')
+        (programs / name).chmod(0o755)
+    launchers = LAUNCHERS.keys() - {"ray"}  # the stand-ins do not listen on its port
+    several = launchers - {"python", "spawn"}
+    jobs = [started(daic, name, 1) for name in launchers] + [started(daic, name, 2) for name in several]
+    for plan, job in jobs:
+        state, log = daic.wait(job), (daic.folder / f"{job}.log").read_text()
+        assert state == "COMPLETED", f"{plan.framework}: {log}"
+        own = rf"{Path.home()} \w+ more {'127.0.0.[12]' if plan.rendezvous else ''}"
+        found = sorted(re.findall(rf"^task (\d) {own}$", log, re.MULTILINE))
+        assert found == [str(task) for task in range(plan.nodes * plan.ntasks_per_node)], log
 
 
 def test_a_real_program_takes_precedence_over_the_stand_in(daic: Testbed, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from slurmgen.jobs.slurm_client import BETWEEN_REPLIES, call, call_again
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState, is_of
+from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.usage import whole_seconds
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")
@@ -128,7 +129,8 @@ def step_on_each_node(allocation: Allocation, command: Sequence[str]) -> list[st
 def _srun(allocation: Allocation, nodes: int, options: Sequence[str], command: Sequence[str]) -> list[str]:
     cluster = [f"--clusters={allocation.cluster}"] if allocation.cluster else []
     size = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
-    return ["srun", *cluster, f"--jobid={allocation.number}", "--overlap", *size, *options, *command]
+    place = [*cluster, f"--jobid={allocation.number}", "--overlap", *size, EXPORT_ALL]
+    return ["srun", *place, *options, *command]
 
 
 def node_names(transport: Transport, allocation: Allocation) -> list[str]:

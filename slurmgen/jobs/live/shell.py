@@ -32,7 +32,7 @@ def shell_argv(
         terminal: whether there is a terminal.
     """
     # A single task would be bound to one core.
-    options = ["--cpu-bind=none", "--export=ALL", *(["--pty"] if terminal else [])]
+    options = ["--cpu-bind=none", *(["--pty"] if terminal else [])]
     in_srun, in_task = _container(plan)
     # In a container that srun starts, there are no modules.
     setup = f"{render_setup(plan, software=not in_srun)}\n" if plan else ""

@@ -2,10 +2,14 @@
 # Lists what slurmgen keeps on the remote host, and removes what no job needs. submission.sh describes the folders.
 #
 # prune.sh FOLDER KEEP SECONDS   lists the projects in FOLDER
-# prune.sh FOLDER PRUNE SECONDS  and removes ended runs and unneeded snapshots that were not used for so long
+# prune.sh FOLDER PRUNE SECONDS  and removes ended runs and unneeded snapshots that were not used for so long, but no
+#                                run with results that were never fetched
+# prune.sh FOLDER ALL SECONDS    and removes those runs too
+# prune.sh FOLDER TRY SECONDS    lists what PRUNE would remove
 #
 # Its reply: the error of squeue, then for each thing KIND PROJECT NAME KILOBYTES USED STATE DETAIL, USED in
-# seconds since 1970. KIND is run, snapshot or env; STATE is kept, free or removed.
+# seconds since 1970. KIND is run, snapshot or env; STATE is kept, free, removed,
+# removable, or unfetched: a run that only ALL removes.
 
 folder=$1 task=$2 age=$3
 
@@ -63,13 +67,26 @@ remove() { # renamed first, so that no other process copies from what is half re
   find "staging/removed.$$" -type d -exec chmod u+rwx {} + && rm -rf "staging/removed.$$"
 }
 
+unfetched() { # whether a run has files that its job wrote, logs apart, since all were fetched, as fetch.py notes
+  records=submissions/${1##*/} attempt=1
+  while [ -L "$records/intent.$((attempt + 1))" ]; do attempt=$((attempt + 1)); done
+  since=$records/intent.$attempt
+  [ ! -e "$records/fetched" ] || since=$records/fetched
+  [ -n "$(find "$1" -mindepth 1 \( -name '.*' -o -name __pycache__ -o -name '*.out' -o -name '*.err' \) -prune \
+    -o -type f -newer "$since" -print -quit 2>/dev/null)" ]
+}
+
 settle() { # settle KIND PROJECT PATH: removes it if it may, and lists it
   if [ "$1" = run ]; then last=$(written "$3"); else last=$(used "$3"); fi
   size=$(kilobytes "$3")
-  [ "$1$state$task$refused" != runfreePRUNE ] || rm -rf -- "$3/.slurmgen" # the secrets of a job that has ended
+  case $1$state$task$refused in runfreePRUNE | runfreeALL) rm -rf -- "$3/.slurmgen" ;; esac # the secrets of a job that has ended
   [ -z "$refused" ] || state=kept detail=$refused
-  if [ "$state" = free ] && [ "$task" = PRUNE ] && [ "$((last + age))" -le "$(date +%s)" ]; then
-    if remove "$3"; then
+  if [ "$state" = free ] && [ "$task" != KEEP ] && [ "$((last + age))" -le "$(date +%s)" ]; then
+    if [ "$1$task" != runALL ] && [ "$1" = run ] && unfetched "$3"; then
+      state=unfetched
+    elif [ "$task" = TRY ]; then
+      state=removable
+    elif remove "$3"; then
       state=removed
       rm -f "$3.read-only" "submissions/${3##*/}/shared"
     else
@@ -124,7 +141,7 @@ project() {
   cd "$1" || return
   refused=$(refusal .. . snapshots runs envs staging submissions before_login)
   settle_runs "${1##*/}"
-  if [ "$task" = PRUNE ] && [ -z "$refused" ]; then clear_staging; fi
+  if [ "$task" = PRUNE ] || [ "$task" = ALL ] && [ -z "$refused" ]; then clear_staging; fi
   settle_snapshots "${1##*/}"
   settle_environments "${1##*/}"
 }

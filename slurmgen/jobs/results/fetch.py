@@ -10,13 +10,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from slurmgen.errors import CommandFailed, RequestError, TransferFailed
+from slurmgen.errors import CommandFailed, RemoteError, RequestError, TransferFailed
 from slurmgen.jobs.results.archive_reader import members
 from slurmgen.jobs.results.byte_stream import SILENCE, BadArchive, ByteStream
 from slurmgen.jobs.results.names import NEVER_FETCHED
 from slurmgen.jobs.results.placing import place
 from slurmgen.jobs.results.staging import Staged, stage
-from slurmgen.remote.transport import Transport
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 
 MAX_SIZE = 100 << 30
 "Bytes of results, above which they are not fetched unless the user allows it."
@@ -25,7 +25,7 @@ MAX_SIZE = 100 << 30
 # Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
 # writing is fetched as it is, which tar's exit status 1 reports.
 FOUND = (
-    '[ -d "$1" ] || { echo "its folder is gone; was it pruned?" >&2; exit 2; }; '
+    '[ -d "$1" ] || { echo "its folder is gone, so it was pruned or moved" >&2; exit 2; }; '
     'cd "$1" || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
     'while [ -L "$records/intent.$((n + 1))" ]; do n=$((n + 1)); done; '
     '[ -L "$records/intent.$n" ] || { echo "it has no record of a submission" >&2; exit 2; }; '
@@ -36,7 +36,10 @@ FOUND = (
 )
 "A program that prints the names of the files of a job; its arguments are the folder and tests of `find`."
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
-_PACK = f"{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
+_BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
+_END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
+"Note when all results of a run were fetched, for prune.sh."
+_PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
 
 
 class Fetched(Struct, frozen=True):
@@ -90,7 +93,11 @@ def fetch(
             ) from None
         except CommandFailed as error:
             raise TransferFailed(f"{folder} could not be fetched: {error.fact}", error.hint) from None
-        return _fetched(staged, here, overwrite=overwrite)
+        fetched = _fetched(staged, here, overwrite=overwrite)
+    if not (patterns or fetched.kept or fetched.refused):
+        with suppress(RemoteError):
+            transport.run(["sh", "-c", _END, "fetched", folder], timeout=COMMAND_TIMEOUT)
+    return fetched
 
 
 def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:

@@ -14,6 +14,7 @@ from slurmgen.jobs.lookup import recorded_route
 from slurmgen.jobs.results.listing import list_results
 from slurmgen.remote.local import LocalTransport
 from tests.conftest import Run
+from tests.support.terminals import terminal
 from tests.support.twins import Testbed, eventually, settled
 
 TRAIN = """
@@ -175,13 +176,13 @@ def test_a_run_that_was_written_to_recently_is_not_pruned(user: User) -> None:
     assert [one["state"] for one in user.kept("--prune")] == ["free", "free"]
     for path in [*run.rglob("*"), run]:
         os.utime(path, (1, 1), follow_symlinks=False)
-    assert "removed" in [one["state"] for one in user.kept("--prune")]
+    assert "removed" in [one["state"] for one in user.kept("--prune", "--yes")]
 
 
 def test_fetching_from_a_pruned_run_is_an_error(user: User) -> None:
     job = user.ended()
-    user.kept("--prune", "--older-than", "0")
-    assert "its folder is gone; was it pruned?" in user.slurmgen("fetch", job, code=3).stderr
+    user.kept("--prune", "--older-than", "0", "--yes")
+    assert "its folder is gone, so it was pruned or moved." in user.slurmgen("fetch", job, code=3).stderr
 
 
 def test_a_job_that_is_not_in_the_records_is_an_error(user: User) -> None:
@@ -200,13 +201,39 @@ def test_what_no_job_needs_is_listed_and_pruned(user: User) -> None:
         ("snapshot", ""): "free",
     }
     assert all(one["state"] != "removed" for one in user.kept("--prune"))  # a week has not passed
-    gone = [one for one in user.kept("--prune", "--older-than", "0") if one["state"] == "removed"]
+    gone = [one for one in user.kept("--prune", "--older-than", "0", "--yes") if one["state"] == "removed"]
     assert sorted(one["kind"] for one in gone) == ["run"] * 3 + ["snapshot"]
     assert [one["state"] for one in user.kept()] == ["kept", "kept"]
     user.testbed.run("scancel", live)
     eventually(lambda: user.testbed.wait(live))
-    user.kept("--prune", "--older-than", "0")
+    user.kept("--prune", "--older-than", "0", "--yes")
     assert user.kept() == []
+
+
+def test_results_that_were_never_fetched_are_pruned_only_after_a_question(user: User, tmp_path: Path) -> None:
+    job, environ = user.ended(), {**user.testbed.environ, "XDG_CACHE_HOME": str(user.folder / "cache")}
+    prune = ["snapshots", *WAY, str(user.remote), "--prune"]
+    young = user.slurmgen(*prune)
+    assert (young.stdout, young.stderr) == (
+        "",
+        "removed 0 of 2: 0 bytes\nkept 2 younger than 7 days: see --older-than\n",
+    )
+    prune += ["--older-than", "0"]
+    tried = user.slurmgen(*prune, "--dry-run")
+    assert "would remove 1 of 2" in tried.stderr
+    assert "kept 1 with results that were never fetched" in tried.stderr
+    assert "would remove 2 of 2" in user.slurmgen(*prune, "--dry-run", "--yes").stderr
+    user.slurmgen("fetch", job, "--only", "nothing", "--to", str(tmp_path / "part"))
+    for answer in ("n", "y"):
+        with terminal(prune, environ, user.project) as typed:
+            typed.sees("1 run with results that were never fetched: p/")
+            typed.sees("Remove them? [y/N]:")
+            typed.type(f"{answer}\n")
+            assert typed.ended() == 0
+        assert len(user.kept()) == (answer == "n")
+    fetched = user.ended()
+    user.slurmgen("fetch", fetched, "--to", str(tmp_path / "all"))
+    assert {one["state"] for one in user.kept("--prune", "--older-than", "0")} == {"removed"}
 
 
 def test_a_key_has_its_job_even_when_the_run_was_pruned(user: User) -> None:
@@ -214,7 +241,7 @@ def test_a_key_has_its_job_even_when_the_run_was_pruned(user: User) -> None:
     job = user.ended()
     ledger = Ledger(Path(user.testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite"))
     (entry,) = ledger.find(job)
-    user.kept("--prune", "--older-than", "0")
+    user.kept("--prune", "--older-than", "0", "--yes")
     ledger.settle(structs.replace(entry, id="", state="pending"))
     job_options = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
     reply = user.slurmgen("submit", *WAY, str(user.remote), *job_options)

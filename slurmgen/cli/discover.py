@@ -10,7 +10,7 @@ from slurmgen.cli.completion import complete_hosts, complete_sites
 from slurmgen.cli.discover_probe import ProbeOptions, probe_options, probed
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
+from slurmgen.cli.route_options import connect, json_option, project_dir, route_options, site_route
 from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
@@ -116,12 +116,11 @@ def _check_output(output: Path | None) -> None:
 
 def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> "Route":
     from slurmgen.config.user import Personal
-    from slurmgen.jobs.lookup import site_route
     from slurmgen.remote.route import find_route
     from slurmgen.sites.model import Site
 
     if diff:
-        return site_route(diff, Path.cwd(), options)
+        return site_route(options, diff)
     return find_route(Site(name=name or "discover"), Personal(), **options)
 
 

@@ -6,7 +6,7 @@ import click
 
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
+from slurmgen.cli.route_options import connect, json_option, project_dir, route_options, site_route
 from slurmgen.cli.site_option import site_option
 from slurmgen.text import visible
 
@@ -56,16 +56,14 @@ def command(
     from slurmgen.config.user import load_personal
     from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR
     from slurmgen.jobs.prune import kept
-    from slurmgen.remote.route import find_route
-    from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder
 
     if older_than is not None and not prune:
         raise click.UsageError("--older-than needs --prune.")
-    profile = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
-    personal = load_personal(profile.name)
-    folder = remote_folder(remote_dir or personal.remote_dir or DEFAULT_REMOTE_DIR) or "/"
-    with connect(find_route(profile, personal, **options)) as transport:
+    name = site or find_project(project_dir())[1].site or DEFAULT_SITE
+    route = site_route(options, name)
+    folder = remote_folder(remote_dir or load_personal(name).remote_dir or DEFAULT_REMOTE_DIR) or "/"
+    with connect(route) as transport:
         days = DAYS if older_than is None else older_than
         complaint, items = kept(transport, folder, prune=prune, days=days)
     if as_json:

@@ -102,12 +102,27 @@ def comes_from_project(name: str, project_dir: Path | None) -> bool:
     Raises:
         ConfigError: a file cannot be read.
     """
+    return bool(_of_project(name, project_dir))
+
+
+def states_login(name: str, project_dir: Path) -> bool:
+    """Whether the login host of a site is stated by a file of the project.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    return any(has(data, ["login", "host"]) for data in _of_project(name, project_dir))
+
+
+def _of_project(name: str, project_dir: Path | None) -> list[dict[str, Any]]:
+    """The data of a profile, and of those that it extends, in files of the project."""
     folders = search_path(project_dir)
     if project_dir is None or name not in (known := _profiles_in(folders)):
-        return False
+        return []
     project = project_dir / "site_profiles"
-    own = search_path()
-    return any(path.parent == project and project not in own for path, _ in _lineage(known[name], folders))
+    if project in search_path():
+        return []
+    return [data for path, data in _lineage(known[name], folders) if path.parent == project]
 
 
 def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:

@@ -202,11 +202,13 @@ def _compare(name: str, found: "Discovery", via: str | None, as_json: bool) -> i
 
 def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) -> int:
     """Write the profile to a file, or print it."""
+    from slurmgen.cli.paths import write_new
     from slurmgen.sites.discover import profile_text
 
     text = profile_text(found, name, _today())
     if output is not None:
-        _write_file(text, output)
+        write_new(output, text)
+        click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)
     if as_json:
         from slurmgen.cli.objects.sites import DiscoveredProfile
 
@@ -215,17 +217,3 @@ def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) ->
     elif output is None:
         click.echo(text, nl=False)
     return 0
-
-
-def _write_file(text: str, output: Path) -> None:
-    from slurmgen.cli.paths import removed_on_error
-    from slurmgen.errors import RequestError
-
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("x", encoding="utf-8") as file, removed_on_error(output):
-            file.write(text)
-            file.flush()
-    except OSError as error:
-        raise RequestError(f"{output} cannot be written: {error.strerror}", "Name a new file.") from None
-    click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)

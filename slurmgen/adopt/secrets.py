@@ -157,7 +157,8 @@ def _inner(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return value != LEFT_OUT and in_clear(name, value) and not _WORDS.fullmatch(name) and not has_secret_name(value)
+    is_name = value == LEFT_OUT or has_secret_name(value) or _WORDS.fullmatch(name)
+    return not is_name and in_clear(name, value)
 
 
 def _key(text: str, kind: str, start: int, end: int) -> _Found:

@@ -119,7 +119,7 @@ COMMANDS = [
     b"::add-mask::x",
     b"  ::stop-commands::x",
     b"a ##[error]x",
-    b"ok\r::set-env name=A::x",
+    b"ok\r::set-env n=A::x",
     b"##vso[a]b",
 ]
 

@@ -89,3 +89,12 @@ def test_python_gets_no_value_either() -> None:
     made = adopt(f"{HEAD}export HF_TOKEN={TOKEN}\n{RUN}\n", "job.sbatch", load_site("generic"))
     assert made.request.secrets == ("HF_TOKEN",)
     assert TOKEN not in repr(made)
+
+
+def test_render_names_the_secrets_that_a_script_would_show(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text(
+        f'[job.a]\nframework = "python"\nscript = "train.py"\nbefore = ["export DB_PASSWORD={WORD}"]\n'
+    )
+    done = slurmgen("render", "a", "--output", "a.sbatch", cwd=tmp_path)
+    assert (done.returncode, "shows a secret (DB_PASSWORD)" in done.stderr) == (0, True), done.stderr
+    assert WORD not in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 # GitHub executes `::name ...::` at the start of a line, after blanks too, and `##[name]` anywhere.
 # Azure executes `##vso[...]`.
-_COLONS = re.compile(r"^([ \t]*):(?=:.*::)", re.MULTILINE)
+_COLONS = re.compile(r"(^|\r)([^\S\r\n]*):(?=:.*::)", re.MULTILINE)
 _HASHES = re.compile(r"#(?=#[A-Za-z]*\[)")
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
@@ -48,7 +48,12 @@ def visible(text: str, keep: str = "") -> str:
     """
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
-    return _HASHES.sub(r"\\x23", _COLONS.sub(r"\1\\x3a", text))
+    return without_commands(text)
+
+
+def without_commands(text: str) -> str:
+    """The text without commands to a continuous integration service."""
+    return _HASHES.sub(r"\\x23", _COLONS.sub(r"\1\2\\x3a", text))
 
 
 def _escape(character: str) -> str:

@@ -1,6 +1,8 @@
 """The speed of a TCP connection between two nodes: data goes there and back, and must be unchanged."""
 
+import hmac
 import os
+import select
 import socket
 import threading
 import time
@@ -13,6 +15,8 @@ REPEATS = 8
 LIMIT = 2.0
 "Seconds; a transfer that takes longer is cut short, and its speed so far counts."
 _CHUNK = 256 << 10
+_SERVED, _SILENT = 16, 200
+"Connections at a time, with the token and without: any host of the cluster's network may open one."
 
 
 def serve(token):
@@ -23,22 +27,52 @@ def serve(token):
 
 
 def _accept(server, token):
+    """Start a thread for each connection that sends the token; the others get neither thread nor memory."""
+    free, silent = threading.Semaphore(_SERVED), {}
     while True:
-        connection, _ = server.accept()
-        threading.Thread(target=_echo, args=(connection, token), daemon=True).start()
+        for one in select.select([server, *silent], [], [])[0]:
+            if one is server:
+                _add(server.accept()[0], silent)
+            elif one in silent and _admits(one, silent, token):
+                free.acquire()
+                threading.Thread(target=_echo, args=(one, free), daemon=True).start()
 
 
-def _echo(connection, token):
-    buffer = bytearray(SIZE)
-    with connection:
-        connection.settimeout(2 * LIMIT)
-        try:
-            if bytes(_filled(connection, bytearray(len(token)))) != token:
-                return
+def _add(connection, silent):
+    connection.setblocking(False)
+    if len(silent) >= _SILENT:
+        oldest = next(iter(silent))
+        del silent[oldest]
+        oldest.close()
+    silent[connection] = b""
+
+
+def _admits(connection, silent, token):
+    """Whether a connection has sent the whole token now; a wrong one ends it."""
+    try:
+        part = connection.recv(len(token) - len(silent[connection]))
+    except OSError:
+        part = b""
+    silent[connection] += part
+    if part and len(silent[connection]) < len(token):
+        return False
+    is_right = hmac.compare_digest(silent.pop(connection), token)
+    if not is_right:
+        connection.close()
+    return is_right
+
+
+def _echo(connection, free):
+    try:
+        with connection:
+            connection.settimeout(2 * LIMIT)
+            buffer = bytearray(SIZE)
             while True:
                 connection.sendall(_filled(connection, buffer))
-        except (OSError, EOFError):
-            return
+    except (OSError, EOFError):
+        return
+    finally:
+        free.release()
 
 
 def _filled(connection, buffer):

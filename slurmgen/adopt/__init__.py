@@ -7,8 +7,8 @@
 >>> made.request.framework, made.request.gpus, made.request.time, made.differences
 ('ddp', 8, '01:00:00', ())
 
-Nothing is lost silently: each option and each command is in the request, or in `replaced` or `lost` with its
-line. A script that slurmgen rendered becomes the request that made it.
+Nothing is lost silently: each option and each command is in the request, or in `replaced`, `lost` or
+`secrets` with its line. A script that slurmgen rendered becomes the request that made it.
 """
 
 import re
@@ -23,6 +23,7 @@ from slurmgen.adopt.body import Body, from_body
 from slurmgen.adopt.facts import Difference, differences, facts, shape_of
 from slurmgen.adopt.header import from_header, may_leave_out_nodes
 from slurmgen.adopt.own import from_rendered, site_of
+from slurmgen.adopt.secrets import without_secrets
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script, read
 from slurmgen.plan import resolve
@@ -48,19 +49,23 @@ def adopt(
         defaults: `[defaults]` of slurmgen.toml, which counts for the job too.
         name: the name of the job in slurmgen.toml; default: that of the file.
     """
+    text, secrets, left_out = without_secrets(text)
     script, defaults = read(text), defaults or Request()
     own = from_rendered(text, lambda one: _rendered(one, site)) if site_of(text) == site.name else None
     if own:
-        return _compared(_own(own, name, site), script, site, defaults)
+        return _compared(structs.replace(_own(own, name, site), source=text), script, site, defaults)
     name = name or _job_name(file)
     values, lost = from_header(script)
     body = from_body(script)
     request, problems = _request(values, body, script, site, defaults)
+    request = _with_secrets(request, secrets, site, defaults)
     made = Adopted(
         name=name,
         request=request,
         replaced=tuple(sorted(body.replaced, key=lambda one: one.line)),
         lost=tuple(sorted([*lost, *body.lost, *problems], key=lambda one: one.line)),
+        secrets=left_out,
+        source=text,
         notes=tuple(_notes(script, request)),
     )
     return _compared(made, script, site, defaults)
@@ -71,6 +76,14 @@ def _own(request: Request, name: str | None, site: Site) -> Adopted:
     own = resolve(request, site).name
     name = name or _job_name(own)
     return Adopted(name=name, request=request if name == own else structs.replace(request, name=own))
+
+
+def _with_secrets(request: Request, names: tuple[str, ...], site: Site, defaults: Request) -> Request:
+    """The request with these secrets, without those that it cannot have."""
+    for name in names:
+        more = structs.replace(request, secrets=(*(request.secrets or ()), name))
+        request = request if _error(more, site, defaults) else more
+    return request
 
 
 def _notes(script: Script, request: Request) -> Iterator[str]:

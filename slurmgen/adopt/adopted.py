@@ -25,6 +25,10 @@ class Adopted(Struct, frozen=True, kw_only=True):
     "Lines that slurmgen replaces by its own."
     lost: tuple[Line, ...] = ()
     "Lines that a request does not express."
+    secrets: tuple[Line, ...] = ()
+    "Values that are left out, because they look like secrets."
+    source: str = ""
+    "The script without these values."
     notes: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     "What the header of the rendered script requests differently."

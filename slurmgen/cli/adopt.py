@@ -53,8 +53,9 @@ def command(
 ) -> int:
     """Put the jobs of hand-written batch scripts into slurmgen.toml.
 
-    Prints what slurmgen replaces, each line that a job does not express, and how the script that `slurmgen
-    render` makes differs. The comments in slurmgen.toml stay. Exits with 1 if a line is not expressed.
+    Prints what slurmgen replaces, each line that a job does not express, the secrets whose values are left
+    out, and how the script that `slurmgen render` makes differs. The comments in slurmgen.toml stay. Exits
+    with 1 if a line is not expressed.
     """
     if name and len(scripts) > 1:
         raise click.UsageError("--name is for one script.")
@@ -137,6 +138,7 @@ def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
     lines = [f"{shown(path)}: job {one.name}"]
     lines += _listed("replaced by slurmgen:", one.replaced)
     lines += _listed("not expressed:", one.lost)
+    lines += _listed("secrets, whose values are left out here and in the job; revoke them:", one.secrets)
     lines += [f"  note: {text}" for text in one.notes]
     changed = [f"  {d.name}: {d.old} in the script, {d.new} in the job" for d in one.differences]
     lines += (
@@ -156,7 +158,7 @@ def _listed(title: str, lines: "Sequence[Line]") -> list[str]:
 
 def _diff(path: Path, one: "Adopted") -> str:
     """The unified difference between the script and the one that slurmgen makes."""
-    old, new = _text(path).splitlines(keepends=True), one.rendered.splitlines(keepends=True)
+    old, new = one.source.splitlines(keepends=True), one.rendered.splitlines(keepends=True)
     names = (shown(path), f"slurmgen render {one.name}")
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names))
 
@@ -173,6 +175,7 @@ def _object(path: Path, one: "Adopted", table: str, *, written: bool) -> "Adopte
         toml=table,
         replaced=[AdoptedLine(**asdict(line)) for line in one.replaced],
         not_expressed=[AdoptedLine(**asdict(line)) for line in one.lost],
+        secrets=[AdoptedLine(**asdict(line)) for line in one.secrets],
         notes=list(one.notes),
         differences=[AdoptedFact(**fact._asdict()) for fact in one.differences],
         rendered=one.rendered,

@@ -10,7 +10,7 @@ from slurmgen.cli.completion import complete_hosts, complete_sites
 from slurmgen.cli.discover_probe import ProbeOptions, probe_options, probed
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
+from slurmgen.cli.route_options import connect, json_option, project_dir, route_options, site_route
 from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
@@ -116,12 +116,11 @@ def _check_output(output: Path | None) -> None:
 
 def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> "Route":
     from slurmgen.config.user import Personal
-    from slurmgen.jobs.lookup import site_route
     from slurmgen.remote.route import find_route
     from slurmgen.sites.model import Site
 
     if diff:
-        return site_route(diff, Path.cwd(), options)
+        return site_route(options, diff)
     return find_route(Site(name=name or "discover"), Personal(), **options)
 
 
@@ -203,11 +202,13 @@ def _compare(name: str, found: "Discovery", via: str | None, as_json: bool) -> i
 
 def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) -> int:
     """Write the profile to a file, or print it."""
+    from slurmgen.cli.paths import write_new
     from slurmgen.sites.discover import profile_text
 
     text = profile_text(found, name, _today())
     if output is not None:
-        _write_file(text, output)
+        write_new(output, text)
+        click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)
     if as_json:
         from slurmgen.cli.objects.sites import DiscoveredProfile
 
@@ -216,17 +217,3 @@ def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) ->
     elif output is None:
         click.echo(text, nl=False)
     return 0
-
-
-def _write_file(text: str, output: Path) -> None:
-    from slurmgen.cli.paths import removed_on_error
-    from slurmgen.errors import RequestError
-
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("x", encoding="utf-8") as file, removed_on_error(output):
-            file.write(text)
-            file.flush()
-    except OSError as error:
-        raise RequestError(f"{output} cannot be written: {error.strerror}", "Name a new file.") from None
-    click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)

@@ -12,7 +12,7 @@ from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.options import request_options
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect, json_option, route_options
+from slurmgen.cli.route_options import connect, json_option, route_of, route_options
 from slurmgen.cli.sending_options import project_size_option, send_option
 from slurmgen.cli.submit_output import amount_of
 from slurmgen.job_options import JobOptions
@@ -67,10 +67,9 @@ def command(
     from slurmgen.doctor.visit import Visit
     from slurmgen.jobs.prepare import prepare
     from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR, Upload
-    from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())
-    route = find_route(job.site, job.personal, **route_values)
+    route = route_of(job, route_values)
     folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
         route,

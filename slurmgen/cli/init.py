@@ -13,7 +13,7 @@ from slurmgen.bundled_scripts import FOLDER as TRAINING
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.objects.scripts import Started
-from slurmgen.cli.paths import shown
+from slurmgen.cli.paths import shown, write_new
 from slurmgen.cli.route_options import json_option
 from slurmgen.cli.site_option import site_option
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME
@@ -47,7 +47,8 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
     for name in names:
         _refuse_existing(folder / name)
     place = load_site(site or _find_site(folder), folder)
-    _write(folder / FILE_NAME, starter(place))
+    write_new(folder / FILE_NAME, starter(place))
+    click.echo(visible(f"wrote {FILE_NAME}"), err=True)
     if training:
         _copy_training(folder / TRAINING)
     if as_json:
@@ -89,15 +90,6 @@ def _slurm_config() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return shown.stdout.decode("utf-8", "replace")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise RequestError(f"{shown(path)} cannot be written: {error.strerror}") from error
-    click.echo(visible(f"wrote {shown(path)}"), err=True)
 
 
 def _copy_training(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Logs on a terminal: bytes that are not ours, without the controls that could steer the terminal."""
 
 import codecs
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -8,9 +9,17 @@ from typing import Protocol
 
 import click
 
+from slurmgen.text import without_commands
+
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
-# Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F.
-_CONTROLS = re.compile("\x1b\\[[0-9;:]{0,64}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f])")
+# Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F. Changes of the writing direction can
+# make a line look like another one (https://trojansource.codes).
+_DIRECTIONS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_CONTROLS = re.compile(
+    f"\x1b\\[[0-9;:]{{0,64}}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f{_DIRECTIONS}])"
+)
+_LONGEST = 65536
+"Characters of a line that are held back until its end is known."
 _NO_LABELS = (
     "no line is labelled with rank {}; with --label-ranks, or label_ranks in slurmgen.toml, each line of a "
     "new job begins with its rank"
@@ -29,11 +38,12 @@ class Write(Protocol):
 
 
 class LogOutput:
-    """Writes a log part by part: to a terminal without controls that could steer it, elsewhere as it is."""
+    """Writes a log part by part: as it is, except to what it could steer, a terminal or a CI service."""
 
     def __init__(self, *, err: bool = False) -> None:
         stream = sys.stderr if err else sys.stdout
-        self._escape = Harmless() if stream and stream.isatty() else None
+        is_terminal = stream is not None and stream.isatty()
+        self._escape = Harmless() if is_terminal else WithoutCommands() if _runs_commands() else None
         self._err = err
 
     def __call__(self, part: bytes) -> None:
@@ -62,6 +72,27 @@ class Harmless:
         return _CONTROLS.sub(_escaped, text[:end]).encode(errors="surrogateescape")
 
 
+class WithoutCommands:
+    """Escapes the commands of GitHub Actions and Azure Pipelines in a log part by part, line by line."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def __call__(self, part: bytes, *, final: bool = False) -> bytes:
+        """The lines that are complete, after what was held back of the part before."""
+        text = self._held + part.decode("latin-1")
+        end = max(text.rfind("\n"), text.rfind("\r")) + 1
+        if final or len(text) - end > _LONGEST:
+            end = len(text)
+        self._held = text[end:]
+        return without_commands(text[:end]).encode("latin-1")
+
+
+def _runs_commands() -> bool:
+    """Whether what is printed goes to a service that executes commands in it."""
+    return bool(os.environ.get("GITHUB_ACTIONS") or os.environ.get("TF_BUILD"))
+
+
 def harmless(log: bytes) -> bytes:
     r"""A log for a terminal: colours and what progress bars need stay, other controls are escaped.
 
@@ -74,6 +105,8 @@ def harmless(log: bytes) -> bytes:
 def _escaped(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
+    if "\u0600" < match[1] < "\ud800":
+        return f"\\u{ord(match[1]):04x}"
     return "".join(f"\\x{byte:02x}" for byte in match[1].encode(errors="surrogateescape"))
 
 

@@ -12,7 +12,7 @@ from slurmgen.bundled_scripts import PREFLIGHT
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.route_options import connect_in_background, json_option, route_of, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
@@ -90,7 +90,6 @@ def command(
     Exits with 1 if a node is bad, or if the job failed for another reason.
     """
     from slurmgen.jobs.preflight_job import named_nodes, preflight_job
-    from slurmgen.remote.route import find_route
 
     if copy:
         _check_alone("copy", "as_json")
@@ -101,7 +100,7 @@ def command(
     route_values = {key: values.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
     size = {"nodes": nodes or 1} if nodelist is None else named_nodes(nodelist)
     job = preflight_job(site, Request(**values, **size), Path.cwd())
-    route = find_route(job.site, job.personal, **route_values)
+    route = route_of(job, route_values, connects=not dry_run)
     _run(job, route, remote_dir, dry_run=dry_run, as_json=as_json)
 
 

@@ -88,6 +88,7 @@ def command(
 
 
 def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> "Rendered":
+    from slurmgen.adopt.secrets import without_secrets
     from slurmgen.cli.objects.scripts import Rendered, RenderedScript
     from slurmgen.config.project import script_path
     from slurmgen.signature import signed
@@ -97,6 +98,10 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     text = job.render(plan, cache_dir())
     preflight = missing_preflight(plan, job.project_dir) if write else []
     warnings = [*plan.ranks.settings.notes.values(), *missing_files(plan, job.project_dir), *preflight]
+    shown = (
+        f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text).lines
+    )
+    warnings += [f"{fact}; name its variable in `secrets`, see docs/secrets.md" for fact in shown]
     for warning in warnings:
         warn(warning)
     if write:

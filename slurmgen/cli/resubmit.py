@@ -1,6 +1,6 @@
 """`slurmgen resubmit`: submit a job again, with changes."""
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,13 +10,12 @@ from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import say
 from slurmgen.cli.options import changes_options
 from slurmgen.cli.resubmit_output import origin, show, submit
-from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.route_options import connect_in_background, json_option, route_options, site_route
 from slurmgen.cli.sending_options import Sending, sending_options
 from slurmgen.job_options import JobOptions
 
 if TYPE_CHECKING:
     from slurmgen.jobs.resubmit import Original
-    from slurmgen.remote.route import Route
 
 
 @click.command(
@@ -78,6 +77,7 @@ def command(
     from slurmgen.cli.resubmit_proposal import Connection
     from slurmgen.jobs.resubmission import route_to
     from slurmgen.jobs.sweep_again import target_of
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
     if as_proposed and unchanged:
         raise click.UsageError("--as-proposed and --unchanged exclude each other.")
@@ -85,7 +85,7 @@ def command(
     choices = Choices(options, target, present_files, as_proposed, unchanged, failed, after, sending)
     original = _find(target.job, options.site, route_values)
     wanted = wanted_by(original, choices)
-    route = route_to(wanted, **route_values)
+    route = route_to(wanted, terminal_prompt(), **route_values)
     with connect_in_background(route, starts=not dry_run) as login, Connection(login, route) as connection:
         made = made_again(wanted, choices, connection, route)
         say(origin(original, made))
@@ -96,10 +96,6 @@ def command(
 
 
 def _find(name: str, site: str | None, route_values: dict[str, Any]) -> "Original":
-    from slurmgen.jobs.lookup import site_route
     from slurmgen.jobs.resubmit import find_original
 
-    def route_to(site: str) -> "Route":
-        return site_route(site, Path.cwd(), route_values)
-
-    return find_original(name, site, route_values, route_to)
+    return find_original(name, site, route_values, partial(site_route, route_values))

@@ -175,6 +175,7 @@ def _print_table(results: "Sequence[Result]", metric: str | None, color: str) ->
 
 def _plot(results: "Sequence[Result]", metric: str, target: str, color: str) -> None:
     from slurmgen.cli.bar_chart import bars, drawn, printed
+    from slurmgen.cli.paths import write
     from slurmgen.jobs.sweep_results import number_of
 
     rows = [(_label(one), number) for one in results if (number := number_of(one, metric)) is not None]
@@ -182,7 +183,7 @@ def _plot(results: "Sequence[Result]", metric: str, target: str, color: str) -> 
         printed(bars(metric, rows), color)
         return
     path = Path(target)
-    path.write_text(drawn(metric, rows, path), encoding="utf-8")
+    write(path, drawn(metric, rows, path).encode())
     click.echo(visible(f"wrote {path}"), err=True)
 
 

@@ -1,6 +1,7 @@
 """The options for the route to a site, the same for every command that connects to one."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from slurmgen.cli.completion import complete_hosts, complete_jobs
 from slurmgen.cli.site_option import not_empty, site_option
 
 if TYPE_CHECKING:
+    from slurmgen.cli.submit_file import FileJob
+    from slurmgen.job_spec import JobSpec
     from slurmgen.jobs.job import Job
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
@@ -66,12 +69,9 @@ def find_jobs(
     job_ids: Sequence[str], site: str | None, *, to_cancel: bool = False, **options: Any
 ) -> "list[Job]":
     """The submitted jobs that the user names, without duplicates; `to_cancel` as for `lookup.find_jobs`."""
-    from slurmgen.jobs.lookup import find_jobs, site_route
+    from slurmgen.jobs.lookup import find_jobs
 
-    def route_to(name: str) -> "Route":
-        return site_route(name, Path.cwd(), options)
-
-    return find_jobs(job_ids, site, options, route_to, to_cancel=to_cancel)
+    return find_jobs(job_ids, site, options, partial(site_route, options), to_cancel=to_cancel)
 
 
 def find_one(job_id: str, site: str | None, **options: Any) -> "Job":
@@ -86,6 +86,23 @@ def project_dir() -> Path:
     from slurmgen.config.project import find_project
 
     return find_project(Path.cwd())[0]
+
+
+def site_route(options: dict[str, Any], site: str) -> "Route":
+    """The route to a site; the terminal asks about a place that only the project names."""
+    from slurmgen.jobs import lookup
+    from slurmgen.remote.ssh.prompt import terminal_prompt
+
+    return lookup.site_route(site, Path.cwd(), options, terminal_prompt())
+
+
+def route_of(job: "JobSpec | FileJob", values: dict[str, Any], *, connects: bool = True) -> "Route":
+    """The route to the site of a job, as `site_route`; nothing is asked unless the command connects."""
+    from slurmgen.jobs import places
+    from slurmgen.remote.ssh.prompt import terminal_prompt
+
+    ask = terminal_prompt() if connects else None
+    return places.route_of(job.site, job.personal, job.project_dir, ask, connects=connects, **values)
 
 
 def connect(route: "Route", *, interactive: bool = True) -> "Transport":

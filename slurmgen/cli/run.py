@@ -9,7 +9,7 @@ from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import request_options
-from slurmgen.cli.route_options import connect, connect_in_background, route_options
+from slurmgen.cli.route_options import connect, connect_in_background, route_of, route_options
 from slurmgen.cli.sending_options import Sending, sending_options
 from slurmgen.cli.submit_job import prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
@@ -52,10 +52,9 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.prepare import dependent
     from slurmgen.jobs.submission import submission
-    from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())
-    route = find_route(job.site, job.personal, **route_values)
+    route = route_of(job, route_values)
     with connect_in_background(route, starts=True) as connecting:
         job = sending.on_good_nodes(job, route.via)
         plan = job.plan()

@@ -91,7 +91,7 @@ def command(
     page = answered(_PAGE, "--page", page, _address)
     remarks += [f"Scheduler: {remark}"] if remark else []
     by = Author(_user(), _today(), page)
-    write_new(project, path, new_profile(name, facts, found, remarks, by))
+    write_new(path, new_profile(name, facts, found, remarks, by))
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     errors = _print_next_steps(name, path, project)
     if as_json:

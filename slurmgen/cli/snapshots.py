@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from slurmgen.cli.answers import is_terminal
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
+from slurmgen.cli.route_options import connect, json_option, project_dir, route_options, site_route
 from slurmgen.cli.site_option import site_option
 from slurmgen.text import counted, listed, visible
 
@@ -66,19 +66,17 @@ def command(
     from slurmgen.config.user import load_personal
     from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR
     from slurmgen.jobs.prune import kept
-    from slurmgen.remote.route import find_route
-    from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder
 
     given = {"--older-than": older_than is not None, "--dry-run": dry_run, "--yes": yes}
     if not prune and any(given.values()):
         raise click.UsageError(f"{next(option for option in given if given[option])} needs --prune.")
-    profile = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
-    personal = load_personal(profile.name)
-    folder = remote_folder(remote_dir or personal.remote_dir or DEFAULT_REMOTE_DIR) or "/"
+    name = site or find_project(project_dir())[1].site or DEFAULT_SITE
+    route = site_route(options, name)
+    folder = remote_folder(remote_dir or load_personal(name).remote_dir or DEFAULT_REMOTE_DIR) or "/"
     days = DAYS if older_than is None else older_than
     task: Task = "KEEP" if not prune else "TRY" if dry_run else "ALL" if yes else "PRUNE"
-    with connect(find_route(profile, personal, **options)) as transport:
+    with connect(route) as transport:
         complaint, items = kept(transport, folder, task, days)
         if yes:
             items = tuple(_as_removable(item) for item in items)

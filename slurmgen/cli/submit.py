@@ -12,7 +12,7 @@ from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.options import request_options
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.route_options import connect_in_background, json_option, route_of, route_options
 from slurmgen.cli.sending_options import Sending, sending_options
 from slurmgen.cli.submit_all import check_all, load_all, submit_all
 from slurmgen.cli.submit_file import FileJob, find_file_job
@@ -128,13 +128,11 @@ def _submit_all(
     options: JobOptions, choices: Choices, route_values: dict[str, Any], first: tuple[str, ...]
 ) -> None:
     """Submit the jobs of slurmgen.toml as one group."""
-    from slurmgen.remote.route import find_route
-
     dry_run, as_json = choices.dry_run, choices.as_json
     others = {"--after": choices.after, "--test-only": choices.test_only, "--follow": choices.follow}
     check_all(options, others | {"--first": first, "--dry-run --json": dry_run and as_json})
     specs, sending = load_all(options), choices.sending
-    route = find_route(specs[0].site, specs[0].personal, **route_values)
+    route = route_of(specs[0], route_values, connects=not dry_run)
     with connect_in_background(route, starts=not dry_run) as connecting:
         specs = [sending.on_good_nodes(one, route.via) for one in specs]
         made = partial(_of_job, route=route, choices=choices)
@@ -143,10 +141,8 @@ def _submit_all(
 
 def _submit_one(options: JobOptions, choices: Choices, route_values: dict[str, Any]) -> None:
     """Submit one job, or show or check what would be submitted."""
-    from slurmgen.remote.route import find_route
-
     job = find_file_job(options) or _load(options)
-    route = find_route(job.site, job.personal, **route_values)
+    route = route_of(job, route_values, connects=not choices.dry_run)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not choices.dry_run) as connecting:
         if isinstance(job, FileJob):

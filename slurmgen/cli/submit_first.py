@@ -51,6 +51,7 @@ def submit_first(
     """
     from slurmgen.jobs.first_job import FirstJob, enter
     from slurmgen.jobs.race import run
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
     _check(options, sites, route_values)
     job = FirstJob(
@@ -60,6 +61,7 @@ def submit_first(
         route_values=route_values,
         remote_dir=sending.remote_dir,
         prepare=partial(_observed, sending, follow),
+        ask=terminal_prompt(),
     )
     with Logins(connect_without_prompt) as logins:
         if dry_run:

@@ -10,7 +10,7 @@ from slurmgen.cli.color import color_option, console
 from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.options import several_sites_options
-from slurmgen.cli.route_options import connect, json_option, route_options
+from slurmgen.cli.route_options import connect, json_option, route_of, route_options
 from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
 from slurmgen.config.user import personal_sites
 from slurmgen.errors import SlurmgenError
@@ -84,11 +84,10 @@ def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | Slurmg
     """The candidates of a site, or why there are none; an error that concerns all sites is raised."""
     from slurmgen.errors import UnknownJob
     from slurmgen.jobs.where import place
-    from slurmgen.remote.route import find_route
 
     try:
         job = load_spec(options, Path.cwd())
-        return place(job, find_route(job.site, job.personal, **route_values))
+        return place(job, route_of(job, route_values))
     except UnknownJob:
         raise
     except SlurmgenError as error:

@@ -263,8 +263,13 @@ def _shown(signs: Iterable[Sign], text: str) -> Why | None:
     for sign in signs:
         if match := sign.pattern.search(text):
             value = next(filter(None, match.groups()), "")[:_LONGEST]
-            return Why(sign.what.replace("{0}", value), sign.todo, line_of(match))
+            return Why(sign.what.replace("{0}", _quoted(value)), sign.todo, line_of(match))
     return None
+
+
+def _quoted(value: str) -> str:
+    """A text of the log within a sentence: in quotes unless it is one word."""
+    return f"“{re.sub('[“”]', chr(34), value)}”" if re.search(r"\s", value) else value
 
 
 def _by_signal(who: str, number: int, line: str = "") -> Why:

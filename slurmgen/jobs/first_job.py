@@ -21,13 +21,14 @@ from slurmgen.jobs.first import (
 )
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logins import Logins
+from slurmgen.jobs.places import Confirm, route_of
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.runner import Entrant, Say
 from slurmgen.jobs.submission import Observer, with_secrets
 from slurmgen.jobs.where import Option, ask_all, place
 from slurmgen.plan import Plan, gate
-from slurmgen.remote.route import Route, find_route
+from slurmgen.remote.route import Route
 
 LIMIT = 30.0
 "Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
@@ -46,6 +47,8 @@ class FirstJob(Struct, frozen=True, kw_only=True):
     remote_dir: str | None
     prepare: Callable[[JobSpec, Route], Made]
     "Makes the submission to one site, of a plan of `gated`."
+    ask: Confirm | None = None
+    "Asks the user about a place that only the project names."
 
     def command(self) -> str:
         """A hash of the command: what its sites would get, and where their keys have their records."""
@@ -61,7 +64,7 @@ class FirstJob(Struct, frozen=True, kw_only=True):
         request = self.options.request
         asked = structs.replace(request, partition=partition or request.partition)
         job = load_spec(structs.replace(self.options, site=site, request=asked), self.folder)
-        return job, find_route(job.site, job.personal, **self.route_values)
+        return job, route_of(job.site, job.personal, job.project_dir, self.ask, **self.route_values)
 
     def made(self, race: Race, site: str, partition: str | None) -> Made:
         """The submission to one site of a race.

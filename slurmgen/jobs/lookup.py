@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -12,9 +12,12 @@ from slurmgen.jobs.job import Job, job_id
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
-from slurmgen.remote.route import Route, find_route
+from slurmgen.remote.route import Route
 from slurmgen.slurm.commands import JobId
 from slurmgen.text import listed
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.places import Confirm
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
 _GROUP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
@@ -185,17 +188,20 @@ def find_submission(name: str, site: str | None) -> Record:
     return chosen[0]
 
 
-def site_route(site: str, folder: Path, options: Options) -> Route:
+def site_route(site: str, folder: Path, options: Options, ask: "Confirm | None" = None) -> Route:
     """The route to a site, of which the project of a folder may have a profile.
 
     Raises:
+        RequestError: only the project names that place, and the user does not agree to it.
         ConfigError: there is no such site, or it has no login host.
     """
     from slurmgen.config.project import find_project  # 15 ms, for jobs without a record only
     from slurmgen.config.user import load_personal
+    from slurmgen.jobs.places import route_of
     from slurmgen.sites.profiles import load_site
 
-    return find_route(load_site(site, find_project(folder)[0]), load_personal(site), **options)
+    project_dir = find_project(folder)[0]
+    return route_of(load_site(site, project_dir), load_personal(site), project_dir, ask, **options)
 
 
 def recorded_route(record: Record, options: Options) -> Route:

@@ -18,6 +18,7 @@ from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.job import Borrow
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.places import Confirm, route_of
 from slurmgen.jobs.prepare import Prepared, dependent, prepare, prepare_stored
 from slurmgen.jobs.project_content import Upload, parent_of
 from slurmgen.jobs.recorded_request import with_request
@@ -28,7 +29,7 @@ from slurmgen.jobs.script_again import prepare_stored_script, script_again
 from slurmgen.jobs.submission_errors import SnapshotGone
 from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
-from slurmgen.remote.route import Route, find_route
+from slurmgen.remote.route import Route
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.request import Request
 from slurmgen.slurm.dependencies import NONE, After
@@ -74,22 +75,25 @@ class Ready(Struct, frozen=True):
     "The folder whose files as they are now are sent; empty for those that the original ran."
 
 
-def route_to(wanted: Resubmission, **values: Any) -> Route:
+def route_to(wanted: Resubmission, ask: Confirm | None = None, **values: Any) -> Route:
     """The route of the new job: that of the original, or to another site.
 
     Args:
         wanted: what the user asks for.
+        ask: asks the user about another place that only the project names; None without a terminal.
         values: of the route to another site, as for `find_route`.
 
     Raises:
-        RequestError: the request is wrong.
+        RequestError: the request is wrong, or the user does not agree to the place.
         ConfigError: slurmgen.toml, personal.toml or a profile is wrong.
     """
     route = wanted.original.job.route
     if wanted.original.kept.batch_script:
         return route
     spec = wanted.spec()
-    return route if spec.site.name == route.site else find_route(spec.site, spec.personal, **values)
+    if spec.site.name == route.site:
+        return route
+    return route_of(spec.site, spec.personal, spec.project_dir, ask, **values)
 
 
 def ready(

@@ -1,7 +1,7 @@
 """The values of a job's secrets: found on this machine just before they are sent, and kept nowhere.
 
 slurmgen.toml may come from another user and could name any variable, so that a name in it needs the user's
-consent: see `Consents`.
+consent: see jobs/places.py.
 """
 
 import os
@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from msgspec import Struct
 
 from slurmgen.config.user import FILE_NAME, load_personal
 from slurmgen.errors import RequestError
-from slurmgen.jobs.state_file import StateFile
-from slurmgen.paths import state_folder
+from slurmgen.jobs.places import Confirm, Consents, is_own_place
 from slurmgen.remote.route import Route
 from slurmgen.text import visible
 
@@ -61,42 +60,11 @@ class Wanted(Struct, frozen=True):
     "The folder of the project, as a full path."
 
 
-class Questions(Protocol):
+class Questions(Confirm, Protocol):
     """Asks the user on the terminal."""
 
     def __call__(self, prompt: str, /) -> str:
         """Show a prompt and read an answer without echo."""
-
-    def confirms(self, question: str, /) -> bool:
-        """Whether the user says yes."""
-
-
-class Consents(StateFile):
-    """Which secrets which project may send where, as the user said once."""
-
-    migrations: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (
-            "CREATE TABLE consents (project TEXT NOT NULL, name TEXT NOT NULL, place TEXT NOT NULL, "
-            "PRIMARY KEY (project, name, place))",
-        ),
-    )
-    purpose = "It records which projects may send which secrets"
-
-    def __init__(self, path: Path | None = None) -> None:
-        super().__init__(path or state_folder() / "secrets.sqlite")
-
-    def has(self, project: str, name: str, place: str) -> bool:
-        """Whether the user has agreed."""
-        if not self.path.exists():
-            return False
-        query = "SELECT 1 FROM consents WHERE project = ? AND name = ? AND place = ?"
-        with self._open() as database:
-            return database.execute(query, (project, name, place)).fetchone() is not None
-
-    def add(self, project: str, name: str, place: str) -> None:
-        """Remember that the user agrees."""
-        with self._writing() as database:
-            database.execute("INSERT OR IGNORE INTO consents VALUES (?, ?, ?)", (project, name, place))
 
 
 def find_values(wanted: Wanted, route: Route, ask: Questions | None) -> SecretValues:
@@ -116,9 +84,10 @@ def find_values(wanted: Wanted, route: Route, ask: Questions | None) -> SecretVa
 
 
 def _check_consent(wanted: Wanted, name: str, route: Route, ask: Questions | None) -> None:
-    consents, place = Consents(), f"{route.site} {route.via} {route.host or ''}".strip()
-    key = (wanted.project, name, place)
-    if name in (load_personal(route.site).secrets or ()) or consents.has(*key):
+    consents, key = Consents(), (wanted.project, name, route)
+    if consents.has(*key):
+        return
+    if name in (load_personal(route.site).secrets or ()) and is_own_place(route, Path(wanted.project)):
         return
     if name in wanted.by_project:
         where = f"{route.site}, through {route.host}" if route.host else route.site

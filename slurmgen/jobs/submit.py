@@ -8,6 +8,7 @@ from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs.first_job import gated
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.places import route_of
 from slurmgen.jobs.prepare import Prepared, dependent
 from slurmgen.jobs.prepare_job import prepare_job
 from slurmgen.jobs.project_content import MAX_SIZE, Upload
@@ -17,7 +18,7 @@ from slurmgen.jobs.submit_first import submit_first
 from slurmgen.jobs.sweep_arrays import arrays_of, submit_arrays
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
-from slurmgen.remote.route import Route, SshClient, Via, find_route
+from slurmgen.remote.route import Route, SshClient, Via
 
 
 def submit(
@@ -94,7 +95,7 @@ def submit(
             again=again,
             observer=observer,
         )
-    route = find_route(spec.site, spec.personal, **route_values)
+    route = route_of(spec.site, spec.personal, spec.project_dir, **route_values)
     with BackgroundLogin(route) as connecting:
         spec = on_good(spec, route)
         plan = job if isinstance(job, Plan) else spec.plan()

@@ -5,6 +5,7 @@ A profile NAME.toml is looked for in the project's `site_profiles/`, then in
 extend the one of its own name from further down that list.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,12 +103,27 @@ def comes_from_project(name: str, project_dir: Path | None) -> bool:
     Raises:
         ConfigError: a file cannot be read.
     """
+    return bool(_of_project(name, project_dir))
+
+
+def states_login(name: str, project_dir: Path) -> bool:
+    """Whether the login host of a site is stated by a file of the project.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    return any(has(data, ["login", "host"]) for data in _of_project(name, project_dir))
+
+
+def _of_project(name: str, project_dir: Path | None) -> list[dict[str, Any]]:
+    """The data of a profile, and of those that it extends, in files of the project."""
     folders = search_path(project_dir)
     if project_dir is None or name not in (known := _profiles_in(folders)):
-        return False
+        return []
     project = project_dir / "site_profiles"
-    own = search_path()
-    return any(path.parent == project and project not in own for path, _ in _lineage(known[name], folders))
+    if project in search_path():
+        return []
+    return [data for path, data in _lineage(known[name], folders) if path.parent == project]
 
 
 def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
@@ -140,9 +156,40 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
     """The site of a profile, without the facts that are wrong, and what is wrong with these."""
     layers, errors = _layers(path, folders)
-    site = msgspec.convert(_merged_layers(layers), Site)
+    site = msgspec.convert(_merged_layers([(path, _quoted(path, data)) for path, data in layers]), Site)
     stem = _UNNAMED if site.name == _UNNAMED else path.stem
     return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+
+
+_TEXTS = (
+    ("account", "hint"),
+    ("login", "note"),
+    ("notes", "*"),
+    ("refusals", "*"),
+    ("refused_options", "*"),
+    ("when", "*", "note"),
+    ("when", "*", "refuse"),
+)
+"Sentences of a profile, which errors, findings and notes repeat."
+
+
+def _quoted(path: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """The data, in which the sentences of another author are quoted: they are no advice of slurmgen."""
+    if path.parent == bundled("site_profiles") or _is_own(path):
+        return data
+    for keys in _TEXTS:
+        data = _changed(data, keys, f"{path.parent.name}/{path.name} says: ")
+    return data
+
+
+def _changed(data: Any, keys: Sequence[str], source: str) -> Any:
+    """The data with the texts under these keys quoted; `*` is every key."""
+    if isinstance(data, str) and not keys:
+        return f"{source}“{re.sub('[“”]', chr(34), data)}”"  # no quote ends early
+    if not isinstance(data, dict) or not keys:
+        return data
+    names = data if keys[0] == "*" else data.keys() & {keys[0]}
+    return data | {name: _changed(data[name], keys[1:], source) for name in names}
 
 
 def _merged_layers(layers: Sequence[Layer]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ files of the repository.
 
 import os
 import re
+import resource
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,6 +36,8 @@ _SETTINGS = re.compile(
 )
 _FORMAT = re.compile(r"extensions\.(objectformat|refstorage)")
 _PLAIN = re.compile(r"[a-z0-9]+")
+_MEMORY = 250 << 20
+"Bytes."
 _FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
 "The settings that name files of the user, and the default names."
 
@@ -62,18 +65,23 @@ class Git:
             OSError: git was not found.
             subprocess.SubprocessError: it failed, or did not end before the deadline.
         """
-        reply = subprocess.run(
+        with subprocess.Popen(
             ["git", *self._options, *words],  # noqa: S607 (found by the user's PATH)
-            input=data,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             cwd=self.folder,
             env=self._environment,
-            timeout=max(self.deadline - time.monotonic(), 0),
-            check=False,
-        )
-        if reply.returncode not in codes:
-            raise subprocess.CalledProcessError(reply.returncode, "git")
-        return os.fsdecode(reply.stdout)
+        ) as process:
+            try:
+                _limit_memory(process.pid)
+                output, _ = process.communicate(data, max(self.deadline - time.monotonic(), 0))
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode not in codes:
+            raise subprocess.CalledProcessError(process.returncode, "git")
+        return os.fsdecode(output)
 
     def settings(self, *words: str, data: bytes = b"") -> dict[str, str]:
         """The settings in the user's configuration, or those in `data` with `--file -`."""
@@ -86,6 +94,17 @@ class Git:
         home = self._environment["GIT_DIR"]
         self._environment |= {"HOME": home, "XDG_CONFIG_HOME": home, "GIT_CONFIG_NOSYSTEM": "1"}
         self._options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+
+
+def _limit_memory(pid: int) -> None:
+    """Let git take no more than `_MEMORY`: an object of a megabyte may inflate to gigabytes.
+
+    RLIMIT_DATA does not count the packs that git maps, which may be larger (man 2 getrlimit). It is set from
+    outside, since no code may run between fork and exec of a program with threads.
+    """
+    if hasattr(resource, "prlimit"):
+        with suppress(ProcessLookupError):  # git has ended
+            resource.prlimit(pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The connections of a server: others cannot use them up."""
 
 import asyncio
-from ipaddress import ip_address, ip_network
+from collections import Counter
 from typing import Any
 
 import h11
@@ -9,11 +9,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slurmgen.web.limits import client_of
 
-MOST = 300
-"Connections at the same time."
 SECONDS = 30
-PER_CLIENT = 100
-"Connections that a client of a public server may have at the same time, unless it is a proxy."
+"Until a request of a public server is received and answered."
 
 
 class _WithLength(h11.Connection):
@@ -31,13 +28,16 @@ class _WithLength(h11.Connection):
 
 
 class Bounded(H11Protocol):
-    """Ends the connection that has been idle for longest if there are too many.
+    """Ends one connection if there are too many: the longest unused one of the client that has most.
 
-    Only a request that is let in makes one busy for long, so another user of the machine cannot keep out the
-    one with the token. A browser opens an idle connection again when it needs it.
+    A connection is in use while a request that was received whole is answered; so a client that sends slowly
+    keeps out nobody. A browser opens a connection again when it needs it.
     """
 
+    most = 300
+    "Connections at the same time."
     _used = 0.0
+    _client = ""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         """Set up a connection as uvicorn does."""
@@ -47,39 +47,39 @@ class Bounded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for this connection."""
         super().connection_made(transport)
-        self._used = self.loop.time()
-        others = [one for one in self._opened() if one is not self]
-        if len(others) >= MOST:
-            idle = [one for one in others if one.cycle is None or one.cycle.response_complete]
-            min(idle, key=lambda one: one._used, default=self).transport.abort()
+        self._used, self._client = self.loop.time(), client_of(self.client)
+        others = [one for one in self.connections if isinstance(one, Bounded) and one is not self]
+        others = [one for one in others if not one.transport.is_closing()]
+        if len(others) >= self.most:
+            counts = Counter(one._client for one in others)
+            unused = [one for one in others if not one.is_in_use()]
+            min(unused, key=lambda one: (-counts[one._client], one._used), default=self).transport.abort()
+
+    def is_in_use(self) -> bool:
+        """Whether a request is being answered; on this server, only one that is let in takes long."""
+        return bool(self.cycle and not self.cycle.response_complete and not self.cycle.more_body)
 
     def on_response_complete(self) -> None:
         """Note when the connection became idle."""
         self._used = self.loop.time()
         super().on_response_complete()
 
-    def _opened(self) -> "list[Bounded]":
-        every = [one for one in self.connections if isinstance(one, Bounded)]
-        return [one for one in every if not one.transport.is_closing()]
-
 
 class Timed(Bounded):
-    """Ends a connection if one request and its reply take too long, or if its client has too many.
+    """Ends a connection if one request and its reply take too long, also while it sends or reads slowly."""
 
-    Clients that are slow, or that send nothing, could otherwise use up all connections.
-    """
-
+    most = 100
+    "Each may hold a body in memory."
     _end: asyncio.TimerHandle | None = None
-    _client: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""
         super().connection_made(transport)
-        self._client = client_of(self.client)
-        if self._has_too_many() and not self._is_proxy():
-            transport.abort()
-        else:
-            self._restart()
+        self._restart()
+
+    def is_in_use(self) -> bool:
+        """Never: replies are short, and a client that reads slowly must keep out nobody either."""
+        return False
 
     def on_response_complete(self) -> None:
         """Start the time of the next request."""
@@ -96,12 +96,3 @@ class Timed(Bounded):
         if self._end:
             self._end.cancel()
         self._end = self.loop.call_later(SECONDS, self.transport.abort)
-
-    def _has_too_many(self) -> bool:
-        own = [one for one in self._opened() if isinstance(one, Timed) and one._client == self._client]
-        return len(own) > PER_CLIENT
-
-    def _is_proxy(self) -> bool:
-        """Whether it passes on the requests of others."""
-        proxies = map(ip_network, self.config.forwarded_allow_ips or ())
-        return self.client is not None and any(ip_address(self.client[0]) in proxy for proxy in proxies)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.cli.log_output import Harmless, harmless
+from slurmgen.cli.log_output import Harmless, LogOutput, harmless
 from slurmgen.jobs import logs
 from slurmgen.jobs.logs import LONGEST_PAUSE, Shown, follow
 from slurmgen.jobs.slurm_client import outcome
@@ -91,6 +91,7 @@ def test_a_log_that_does_not_grow_is_read_less_often(monkeypatch: pytest.MonkeyP
         (b"\x9b2J\x85 caf\xe9 \xe2\x98", b"\\x9b2J\\x85 caf\xe9 \xe2\\x98"),
         ("日本 \x1b[38:2::1:2:3mÛ".encode(), "日本 \x1b[38:2::1:2:3mÛ".encode()),
         (b"\x1b", b"\\x1b"),
+        ("a\u202eb\u2066c\u200fd\u2028".encode(), b"a\\u202eb\\u2066c\\u200fd\\u2028"),
     ],
 )
 def test_a_log_may_colour_a_terminal_but_not_control_it(log: bytes, shown: bytes) -> None:
@@ -110,7 +111,37 @@ def test_a_log_in_parts_is_shown_as_in_one_piece(log: bytes, at: int) -> None:
 def test_no_control_of_a_log_reaches_a_terminal(log: bytes) -> None:
     shown = harmless(log).decode(errors="surrogateescape")
     rest = re.sub(r"\x1b\[[0-9;:]*[mK]", "", shown)
-    assert not re.search("[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f]", rest)
+    controls = "\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f"
+    assert not re.search(f"[{controls}\u061c\u202a-\u202e\u2066-\u2069]", rest)
+
+
+COMMANDS = [
+    b"::add-mask::x",
+    b"  ::stop-commands::x",
+    b"a ##[error]x",
+    b"ok\r::set-env n=A::x",
+    b"##vso[a]b",
+]
+
+
+@pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD", "OTHER"])
+def test_a_log_runs_no_command_of_a_ci_service(
+    variable: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    for name in ("GITHUB_ACTIONS", "TF_BUILD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "true")
+    log, write = b"\n".join([*COMMANDS, b"caf\xe9 a::b std::c ## 1", b"::group::cut"]), LogOutput()
+    for at in range(len(log)):
+        write(log[at : at + 1])
+    write.finish()
+    shown = capfdbinary.readouterr().out
+    if variable == "OTHER":
+        assert shown == log
+    else:
+        assert not re.search(rb"^\s*::|##[A-Za-z]*\[", shown, re.MULTILINE)
+        assert b"caf\xe9 a::b std::c ## 1\n" in shown
+        assert shown.count(b"\\x3a:") + shown.count(b"\\x23#") == 6
 
 
 def test_an_endless_escape_sequence_is_not_held_back() -> None:

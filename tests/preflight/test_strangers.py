@@ -1,10 +1,13 @@
 """Programs that connect to the job's port without its token: the check of the nodes goes on without them."""
 
 import json
+import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from tests.preflight.checks import PROGRAM, PYTHON, check
 
 sys.path.insert(0, PROGRAM)
 import greetings  # type: ignore[import-not-found]
+import transfer  # type: ignore[import-not-found]
 import wire  # type: ignore[import-not-found]
 
 sys.path.remove(PROGRAM)
@@ -104,3 +108,30 @@ def closed(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+SERVER = """import sys
+sys.path.insert(0, sys.argv[1])
+import transfer
+print(transfer.serve(b"0" * 32), flush=True)
+sys.stdin.read()"""
+
+
+def test_silent_strangers_take_no_memory_and_no_place_of_a_peer() -> None:
+    command = [sys.executable, "-c", SERVER, PROGRAM]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as served, ExitStack() as held:
+        assert served.stdout
+        port, folder = int(served.stdout.readline()), Path(f"/proc/{served.pid}")
+        before = int((folder / "statm").read_text().split()[1])
+        for number in range(400):
+            stranger = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            stranger.sendall(b"0" * (number % 32))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as wrong:
+            wrong.sendall(b"1" * 32)
+            assert closed(wrong)
+        assert transfer.measure("127.0.0.1", port, b"0" * 32)["speed"] > 0
+        pages = int((folder / "statm").read_text().split()[1]) - before
+        assert pages * os.sysconf("SC_PAGE_SIZE") < 40 << 20
+        assert len(list((folder / "task").iterdir())) <= 3
+        served.kill()

@@ -42,6 +42,8 @@ CASES = {
         Case("render b --write", writes=("slurm/",)),
         Case("render --all --write --force", writes=("slurm/",)),
         Case("render a --output out.sbatch", 2),
+        Case("render a --output folder-link/new.sbatch", 2),
+        Case("render a --output exp/../folder-link/new.sbatch", 2),
     ],
     "explain": [Case("explain a"), Case("explain b --json")],
     "submit": [
@@ -83,7 +85,10 @@ CASES = {
     ],
     "results": [
         Case("results {job}", 2, programs=SHELL | SLURM),
-        Case("results {job} --metric loss --plot plot.svg", 2, programs=SHELL | SLURM),
+        Case("results tuned --metric loss --plot plot.svg", writes=("plot.svg",), programs=SHELL | SLURM),
+        Case("results tuned --metric loss --plot linked.svg", 2, programs=SHELL | SLURM),
+        Case("results tuned --metric loss --plot folder-link/new.svg", 2, programs=SHELL | SLURM),
+        Case("results tuned --metric loss --plot device.svg", 2, programs=SHELL | SLURM),
     ],
     "snapshots": [
         Case("snapshots --via twin", programs=SHELL | SLURM),

@@ -208,6 +208,9 @@ def links_out_of_the_project(ground: Ground) -> None:
     outside = ground.outside
     ground.link("out.sbatch", outside / "made-by-output")
     ground.link("linked.sbatch", outside / "dos.sbatch")
+    ground.link("linked.svg", outside / "made-by-plot")
+    ground.link("device.svg", "/dev/full")
+    ground.link("folder-link", outside)
     ground.link("training", outside / "made-by-init")
     ground.link("results/made.txt", outside / "made-by-fetch")
     ground.link("results/folder", outside)

@@ -37,19 +37,27 @@ def cluster() -> Iterator[tuple[Testbed, str]]:
             "pathlib.Path('folder').mkdir()\n"
             "pathlib.Path('folder/made.txt').write_text('x')\n"
         )
-        python = ["--framework", "python", "--python-env", f"venv:{sys.prefix}", "--script", "train.py"]
-        words = ["submit", "--via", "twin", "--name", "a", *python]
-        done = subprocess.run(
-            [SLURMGEN, *words],
-            cwd=project,
-            env=testbed.environ | folders(testbed.folder),
-            capture_output=True,
-            text=True,
-            check=False,
+        (project / "tune.py").write_text(
+            "import os, pathlib\n"
+            """pathlib.Path(os.environ['RUN_DIR'], 'summary.json').write_text('{"loss": 1.5}')\n"""
         )
-        assert done.returncode == 0, done.stderr
-        assert testbed.wait(done.stdout.strip()) == "COMPLETED"
-        yield testbed, done.stdout.strip()
+        _ended(testbed, project, "tune.py", "tuned", "--sweep", "lr=1,2")
+        yield testbed, _ended(testbed, project, "train.py", "a")
+
+
+def _ended(testbed: Testbed, project: Path, script: str, name: str, *words: str) -> str:
+    """The id of a job that has ended."""
+    python = ["--framework", "python", "--python-env", f"venv:{sys.prefix}", "--script", script]
+    job = _printed(testbed, project, "submit", "--via", "twin", "--name", name, *python, *words)
+    _printed(testbed, project, "wait", job)
+    return job
+
+
+def _printed(testbed: Testbed, project: Path, *words: str) -> str:
+    environ = testbed.environ | folders(testbed.folder)
+    done = subprocess.run([SLURMGEN, *words], cwd=project, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")

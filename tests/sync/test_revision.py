@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -571,3 +573,26 @@ def test_no_command_runs_what_a_folder_in_a_clone_names(
     words = [command, *JOB, *(["--dry-run"] if command == "submit" else [])]
     reply = slurmgen(*words, cwd=folder)
     assert "train.py" in reply.stdout + reply.stderr
+
+
+MEASURED = """import resource, sys
+from pathlib import Path
+from slurmgen.sync.revision import revision
+revision(Path(sys.argv[1]))
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
+
+
+def test_an_object_that_inflates_to_gigabytes_takes_no_memory(project: Path) -> None:
+    entry, tree = b"100644 " + b"a" * (1 << 20) + b"\0" + b"\1" * 20, "1" * 40
+    data = zlib.compressobj(1)
+    parts = [data.compress(b"tree %d\0" % (len(entry) * 1500))]
+    parts += [data.compress(entry) for _ in range(1500)]
+    path = project / ".git/objects" / tree[:2] / tree[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join([*parts, data.flush()]))
+    text = f"tree {tree}\nauthor x <x> 0 +0000\ncommitter x <x> 0 +0000\n\nx\n"
+    (project / "commit").write_text(text)
+    (project / ".git/HEAD").write_text(git(project, "hash-object", "-t", "commit", "-w", "commit") + "\n")
+    command = [sys.executable, "-c", MEASURED, str(project)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 350 << 10

@@ -22,11 +22,21 @@ key.pem keys/tls.key a.p12 b.pfx c.ppk
 .cache/huggingface/token .docker/config.json .kube/config .config/gcloud/credentials.db
 application_default_credentials.json service-account-1.json .pgpass .my.cnf credentials.json
 .password-store/x.gpg
+.secrets .secrets/a hf_token .hf-token token.txt token.json a/gcp-credentials.json prod.env secrets.env
+my.env.bak .flaskenv
+.condarc .jupyter/jupyter_server_config.json .aws.bak/credentials wandb/wandb-key .neptune/x .netrc.bak
+auth.json
+openai_api_key openai-api-key.txt deploy_rsa terraform.tfvars passwords.txt client_secret credentials
+.ngc/config
 """.split()
 HARMLESS = """
 .env.example .env.sample .env.template .env.local.example env.py environment.yml .environment id_rsa.pub
 id_ed25519_work.pub keys.py key monkey.txt token.py tokenizer.json huggingface/tokenizer.json secrets.py
 config.json docker/config.json wandb/run.log history.csv train_history aws/credentials_test.py ssh/config
+tokens.txt tokenizer.py tokenizer_config.json special_tokens_map.json added_tokens.json token_counts.json
+tokenization.py my_tokens.csv vocab.json credentials.py secret_santa.py env.sh conda-env.yml example.env
+environment
+keyboard.json monkey donkey_key.py auth.py password_model.py max_tokens.yaml data/token/a.npy secretary.txt
 settings .python-version .gitignore pem.txt .env/bin/python kube/config
 """.split()
 

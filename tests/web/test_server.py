@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from slurmgen.web.jobs import events
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
 from tests.support.ports import free_port
-from tests.support.twins import eventually
 from tests.support.web import served
 
 SLURMGEN = [sys.executable, "-m", "slurmgen"]
@@ -210,27 +209,70 @@ def test_a_connection_may_stay_longer_than_one_request(monkeypatch: pytest.Monke
     assert len(ended) == 4
 
 
-def test_a_client_has_only_some_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PER_CLIENT", 2)
+BODY = b"POST /lint/findings HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\na"
+SLOW = [b"", b"GET / HT", BODY, b"GET /static/vendor/codemirror.min.js HTTP/1.1\r\nHost: x\r\n\r\n"]
+
+
+@pytest.mark.parametrize("sent", SLOW, ids=["nothing", "half a head", "half a body", "and reads nothing"])
+def test_three_clients_with_slow_connections_do_not_lock_a_public_page(sent: bytes) -> None:
+    with web("--public", "--rate", "1000") as (_, address), ExitStack() as held:
+        port = httpx.URL(address).port or 0
+        for number in range(3 * connection.Timed.most):
+            one = socket.create_connection(("127.0.0.1", port), 60, (f"127.0.0.{1 + number % 3}", 0))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            held.enter_context(one).sendall(sent)
+        for _ in range(8):
+            transport = httpx.HTTPTransport(local_address="127.0.0.9")
+            with client_of(transport=transport) as client:
+                assert client.get(f"{address}healthz").status_code == 200
+
+
+def test_bodies_that_are_not_complete_take_little_memory() -> None:
+    body = BODY + b"a" * 999_000
+    with web("--public", "--rate", "1000") as (process, address), ExitStack() as held:
+        assert get(f"{address}healthz").status_code == 200
+        before = _memory(process.pid)
+        for number in range(300):
+            with suppress(ConnectionError):
+                peer = ("127.0.0.1", httpx.URL(address).port or 0)
+                one = socket.create_connection(peer, 60, (f"127.0.0.{1 + number % 3}", 0))
+                held.enter_context(one).sendall(body)
+        assert get(f"{address}healthz").status_code == 200
+        assert _memory(process.pid) - before < 200 << 20
+
+
+def _memory(pid: int) -> int:
+    """Bytes that a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_client_makes_room_for_itself_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.Timed, "most", 3)
     with served(public=True) as server, ExitStack() as others:
-        for _ in range(2):
-            others.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-        assert _reply(server.origin, b"GET /healthz HTTP/1.0\r\n\r\n") == b""
-        others.close()
-        eventually(lambda: _reply(server.origin, b"GET /healthz HTTP/1.0\r\n\r\n"))
+
+        def opened(source: str) -> socket.socket:
+            one = socket.create_connection(("127.0.0.1", server.port), 60, (source, 0))
+            return others.enter_context(one)
+
+        user = opened("127.0.0.9")
+        first = [opened("127.0.0.1") for _ in range(6)]
+        assert _ended(first[0])
+        assert _ended(first[3])
+        user.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert user.recv(8) == b"HTTP/1.1"
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", BODY])
 def test_others_who_hold_many_connections_do_not_keep_out_the_user(sent: bytes) -> None:
     with web() as (_, address), ExitStack() as others:
-        for _ in range(connection.MOST + 10):
+        for _ in range(connection.Bounded.most + 10):
             other = socket.create_connection(("127.0.0.1", httpx.URL(address).port), timeout=60)
             others.enter_context(other).sendall(sent)
         assert get(address).status_code == 303
 
 
 def test_others_do_not_end_what_is_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST", 2)
+    monkeypatch.setattr(connection.Bounded, "most", 2)
     monkeypatch.setattr(events, "_HEARTBEAT", 0.01)
     with served() as server, ExitStack() as others, client_of(follow_redirects=True) as user:
         user.get(server.entry).raise_for_status()
@@ -247,7 +289,7 @@ def test_others_do_not_end_what_is_being_answered(monkeypatch: pytest.MonkeyPatc
 def test_the_connection_that_is_idle_for_longest_makes_room(
     monkeypatch: pytest.MonkeyPatch, public: bool
 ) -> None:
-    monkeypatch.setattr(connection, "MOST", 2)
+    monkeypatch.setattr(connection.Timed if public else connection.Bounded, "most", 2)
     with served(public=public) as server, ExitStack() as opened:
         first, second = (
             opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
@@ -265,13 +307,6 @@ def _ended(connected: socket.socket) -> bool:
         return connected.recv(1) == b""
     except ConnectionResetError:
         return True
-
-
-def test_a_proxy_may_have_more_connections_than_a_client() -> None:
-    with web("--public", "--proxy", "127.0.0.1") as (_, address), ExitStack() as others:
-        for _ in range(connection.PER_CLIENT):
-            others.enter_context(socket.create_connection(("127.0.0.1", httpx.URL(address).port)))
-        assert get(f"{address}healthz").status_code == 200
 
 
 def test_a_body_in_chunks_is_refused_before_it_is_parsed() -> None:

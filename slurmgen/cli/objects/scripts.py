@@ -231,6 +231,8 @@ class AdoptedJob(Struct, frozen=True, kw_only=True):
     "The lines that slurmgen replaces by its own."
     not_expressed: list[AdoptedLine]
     "The lines that a job does not express."
+    secrets: list[AdoptedLine]
+    "Where values are left out, because they look like secrets."
     notes: list[str]
     differences: list[AdoptedFact]
     rendered: str

@@ -10,8 +10,8 @@ from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.slurm_client import BETWEEN_REPLIES, call, call_again
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import JobState, is_of
 from slurmgen.slurm.node_step import EXPORT_ALL
+from slurmgen.slurm.replies import JobState, is_of
 from slurmgen.slurm.usage import whole_seconds
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")

@@ -14,7 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from slurmgen.errors import CommandFailed, TransferFailed
 from slurmgen.remote.duplex import Duplex
-from slurmgen.remote.transport import MAX_REPLY, Completed, ReplyTooLong, chunks, ended_by_signal, failed, timed_out
+from slurmgen.remote.transport import (
+    MAX_REPLY,
+    Completed,
+    ReplyTooLong,
+    chunks,
+    ended_by_signal,
+    failed,
+    timed_out,
+)
 
 _SHOWN = 4096
 "Bytes of what login files print that are kept for an error."

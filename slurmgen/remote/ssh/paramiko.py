@@ -181,9 +181,7 @@ class SshTransport(Closing):
         expired: float | None,
     ) -> RemoteError:
         """The error for a command whose end was not received; `expired` is its timeout, if that is why."""
-        return (
-            frame.timed_out(argv, expired) if expired else self._no_status(argv, frame, channel, status)
-        )
+        return frame.timed_out(argv, expired) if expired else self._no_status(argv, frame, channel, status)
 
     def _no_status(
         self, argv: Sequence[str], frame: Frame | None, channel: paramiko.Channel, status: int
@@ -212,9 +210,7 @@ def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
     raise AssertionError  # pragma: no cover (an ExitStack suppresses nothing)
 
 
-def _drain(
-    channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Frame, output: Output
-) -> None:
+def _drain(channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Frame, output: Output) -> None:
     """Keep everything that arrives. If that is too much, close the channel, which ends every wait for it."""
     try:
         while output.status is None and (part := _received(receive)):

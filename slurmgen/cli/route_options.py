@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _existing_file(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Refuse a missing file. That of the variable is missed when it is read: `status` remembers saved jobs."""
+    """Refuse a missing file. One of the variable is missed when a host is contacted."""
     is_typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     if path and is_typed and not Path(path).exists():
         raise click.BadParameter(f"File {path!r} does not exist.")

@@ -139,8 +139,8 @@ def _without_keys(site: str, login: Login, to: "Destination", *, interactive: bo
     needed = " and ".join(_NEEDED[method] for method in login.methods if method in _NEEDED)
     again = "Check the user (--host USER@HOST) and try again." if interactive else "Run this in a terminal."
     return (
-        f"{site} asks for {needed}, and accepts no key. {again} While a connection of `{to.ssh}` is open that "
-        "ssh_config shares (ControlMaster and ControlPath), no command needs another login."
+        f"{site} asks for {needed}, and accepts no key. {again} While a connection of `{to.ssh}` is open "
+        "that ssh_config shares (ControlMaster and ControlPath), no command needs another login."
     )
 
 

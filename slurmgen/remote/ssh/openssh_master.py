@@ -30,7 +30,8 @@ _IGNORES_INTERRUPT = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "ssh"]
 _WATCHED = (
     *("/bin/sh", "-c"),
     "trap '' INT HUP; socket=$1 n=0; shift; exec 4<&0 </dev/null; { read -r over <&4 || { kill \"$$\"; "
-    'while kill -0 "$$" && [ "$((n += 1))" -lt 50 ]; do sleep 0.1; done; rm -f "$socket"; rmdir "${socket%/*}"; }; } >/dev/null 2>&1 & '
+    'while kill -0 "$$" && [ "$((n += 1))" -lt 50 ]; do sleep 0.1; done; '
+    'rm -f "$socket"; rmdir "${socket%/*}"; }; } >/dev/null 2>&1 & '
     'exec "$@" 4<&-',
     "ssh",
 )

@@ -78,7 +78,7 @@ class SshTransport(Closing):
                     if known := frame.out.add(chunk):
                         yield known
                     if not frame.out.has_begun and time.monotonic() - begun > timeout:
-                        raise TimeoutError  # noqa: TRY301
+                        raise TimeoutError
             except TimeoutError:
                 raise frame.timed_out(argv, timeout) from None
             except _BROKEN:

@@ -28,7 +28,7 @@ _BY_USER = re.compile("password|keyboard-interactive")
 
 
 class Asking:
-    """Logs in; the first login to a site may prompt, in the terminal that the server has in the foreground."""
+    """Logs in; the first login to a site may prompt, in the terminal of a server in the foreground."""
 
     def __init__(self, prompt: Prompt | None) -> None:
         self._prompt, self._asked, self._asking = prompt, set[str](), Lock()

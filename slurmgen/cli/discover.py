@@ -166,10 +166,8 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     from slurmgen.errors import CommandFailed
     from slurmgen.sites.discover import QUERY, answers, cluster_name, discover
 
-    shell, option = transport.shell
-    # Not as an argument: csh cannot read its line feeds. No profile may read it either.
-    argv = ["sh", "-c", 'exec 3<&0 </dev/null; exec "$@"', "slurmgen", shell, option, "exec sh <&3"]
-    reply = transport.run(argv, input=QUERY.encode(), timeout=_TIMEOUT)
+    # Not as an argument: csh cannot read its line feeds.
+    reply = transport.run([*transport.shell, "exec sh"], input=QUERY.encode(), timeout=_TIMEOUT)
     replies = answers(reply.stdout)
     if not any(answer.succeeded for command, answer in replies.items() if command.startswith("scontrol")):
         output = "".join(answer.output for answer in replies.values()) or reply.err

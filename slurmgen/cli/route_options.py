@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from slurmgen.cli.completion import complete_hosts, complete_jobs
 from slurmgen.cli.site_option import not_empty, site_option
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
+
+
+def _existing_file(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
+    """Refuse a missing file. One of the variable is missed when a host is contacted."""
+    is_typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+    if path and is_typed and not Path(path).exists():
+        raise click.BadParameter(f"File {path!r} does not exist.")
+    return path
 
 
 via_option = click.option(
@@ -35,7 +44,8 @@ _OPTIONS = [
     ),
     click.option(
         "--ssh-config",
-        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+        type=click.Path(dir_okay=False, resolve_path=True),
+        callback=_existing_file,
         envvar="SLURMGEN_SSH_CONFIG",
         show_envvar=True,
         help="OpenSSH configuration file; default: ~/.ssh/config.",

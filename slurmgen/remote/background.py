@@ -70,6 +70,7 @@ class BackgroundLogin:
 
 
 def _started(route: Route, prompt: Prompt | None) -> PendingLogin:
+    # A thread that finds a shared connection uses it: that needs no prompt.
     return _OpenSshLogin(route, prompt) if route.ssh_client == "openssh" else _LoginThread(route, prompt)
 
 

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import IO
 
 from slurmgen.remote.duplex import Duplex, Socket, program
+from slurmgen.remote.frame import Frame, Framed
 from slurmgen.remote.terminal import ignored_interrupt
-from slurmgen.remote.transport import Closing, Completed, Reply, chunks, failed, timed_out, unreachable
+from slurmgen.remote.transport import Closing, Completed, unreachable
 
 _PIPE = 1 << 20
 _DIAL_TIMEOUT = 10.0
+END_TIMEOUT = 5.0
+"Seconds until a shell ends whose command has ended; its login files may have started what does not."
 
 
 class LocalTransport(Closing):
@@ -34,28 +37,23 @@ class LocalTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE) as process:
-            # A thread writes the input as it is made: a whole project as a file would take space and time.
-            stdin, process.stdin = process.stdin, None
-            _widen(stdin)
-            writing = pool.submit(_feed, process, stdin, input)
-            replies = {process.stdout: Reply(self.where), process.stderr: Reply(self.where)}
-            deadline = time.monotonic() + timeout
-            try:
-                for pipe, part in _parts(process, timeout):
-                    replies[pipe].add(part)
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except (TimeoutError, subprocess.TimeoutExpired):
-                raise timed_out(argv, self.where, timeout) from None
-            writing.result()
-        stdout, stderr = map(bytes, replies.values())
-        return Completed(process.returncode, stdout, stderr)
+        frame = Frame(self.where, self.shell, argv, has_input=input != b"")
+        try:
+            status = executed(frame.argv, frame, self._environment, input, timeout)
+        except TimeoutError:
+            raise frame.timed_out(argv, timeout) from None
+        if completed := frame.completed:
+            return completed
+        raise frame.unfinished(argv, status)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
-        completed = yield from self.streamed(argv, timeout=timeout)
-        if completed.returncode:
-            raise failed(argv, self.where, completed.returncode, completed.stderr)
+        frame = Frame(self.where, self.shell, argv)
+        try:
+            status = yield from streamed(frame.argv, frame, self._environment, timeout)
+        except TimeoutError:
+            raise frame.timed_out(argv, timeout) from None
+        frame.check(argv, status)
 
     def attach(self, argv: Sequence[str]) -> int:
         """See Transport.attach."""
@@ -74,65 +72,112 @@ class LocalTransport(Closing):
 
     def pipe(self, argv: Sequence[str]) -> Duplex:
         """See Transport.pipe."""
-        return program(list(argv), self._environment)
+        frame = Frame(self.where, self.shell, argv)
+        return Framed(program(frame.argv, self._environment), frame)
 
-    def streamed(self, argv: Sequence[str], *, timeout: float) -> Generator[bytes, None, Completed]:
-        """As `stream`, but returns how the command ended.
 
-        Raises:
-            TimedOut, ReplyTooLong: as `stream`.
-        """
-        errors = Reply(self.where)
-        with self._started(argv, subprocess.DEVNULL) as process:
-            try:
-                for pipe, part in _parts(process, timeout, progress=process.stdout):
-                    if pipe is process.stdout:
-                        yield part
-                    else:
-                        errors.add(part)
-                return Completed(process.wait(timeout), b"", bytes(errors))
-            except (TimeoutError, subprocess.TimeoutExpired):
-                raise timed_out(argv, self.where, timeout) from None
+def executed(
+    argv: Sequence[str],
+    frame: Frame,
+    environment: Mapping[str, str] | None,
+    data: bytes | Iterable[bytes],
+    timeout: float,
+) -> int:
+    """Run a program on this machine whose output has a frame; returns its exit status.
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], stdin: int) -> Iterator["subprocess.Popen[bytes]"]:
-        """A process in its own process group, which ends with the block."""
-        with subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment,
-            cwd=Path.home(),
-            start_new_session=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                _kill(process)
+    Raises:
+        TimeoutError: it took longer than `timeout` seconds.
+        ReplyTooLong, NotStarted: see `Frame.add`.
+    """
+    with ThreadPoolExecutor(1) as pool, _started(argv, environment, subprocess.PIPE) as process:
+        # A thread writes the input as it is made: a whole project as a file would take space and time.
+        stdin, process.stdin = process.stdin, None
+        _widen(stdin)
+        writing = pool.submit(_feed, process, stdin, frame.input(data))
+        try:
+            for pipe, part in _parts(process, frame, timeout):
+                frame.add(frame.out if pipe is process.stdout else frame.err, part)
+            status = _status(process, frame, timeout)
+        finally:
+            frame.give_up()
+        writing.result()
+    return status
+
+
+def streamed(
+    argv: Sequence[str], frame: Frame, environment: Mapping[str, str] | None, timeout: float
+) -> Generator[bytes, None, int]:
+    """As `executed`, but yields the output as it arrives, and has no input.
+
+    Raises:
+        TimeoutError: nothing arrived on standard output for `timeout` seconds.
+        ReplyTooLong, NotStarted: see `Frame.add`.
+    """
+    with _started(argv, environment, subprocess.DEVNULL) as process:
+        for pipe, part in _parts(process, frame, timeout, progress=process.stdout):
+            if pipe is not process.stdout:
+                frame.add(frame.err, part)
+            elif known := frame.out.add(part):
+                yield known
+        return _status(process, frame, timeout)
+
+
+@contextlib.contextmanager
+def _started(
+    argv: Sequence[str], environment: Mapping[str, str] | None, stdin: int
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process in its own process group, which ends with the block."""
+    with subprocess.Popen(
+        argv,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=Path.home(),
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            _kill(process)
+
+
+def _status(process: "subprocess.Popen[bytes]", frame: Frame, timeout: float) -> int:
+    """The exit status of a process that has closed its output, or whose command has ended.
+
+    Raises:
+        TimeoutError: the process does not end, and its command has not.
+    """
+    try:
+        return process.wait(END_TIMEOUT if frame.is_over else timeout)
+    except subprocess.TimeoutExpired:
+        if not frame.is_over:
+            raise TimeoutError from None
+        return 0
 
 
 def _parts(
-    process: "subprocess.Popen[bytes]", timeout: float, progress: IO[bytes] | None = None
+    process: "subprocess.Popen[bytes]", frame: Frame, timeout: float, progress: IO[bytes] | None = None
 ) -> Iterator[tuple[IO[bytes] | None, bytes]]:
-    """Yield what a process writes, each part with its pipe, until both pipes are closed.
+    """Yield what a process writes, each part with its pipe, until its command ends or both are closed.
 
     Raises:
-        TimeoutError: `timeout` seconds have passed since the start, or since the last part of `progress`.
+        TimeoutError: `timeout` seconds have passed since the start, or since the last part of `progress` once
+            the command has begun.
     """
     deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             assert pipe  # noqa: S101 (both are pipes)
             selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map():
+        while selector.get_map() and not frame.is_over:
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError
             for key, _ in ready:
                 if part := os.read(key.fd, 65536):
                     yield key.fileobj, part  # type: ignore[misc]
-                    if key.fileobj is progress:
+                    if key.fileobj is progress and frame.out.has_begun:
                         deadline = time.monotonic() + timeout
                 else:
                     selector.unregister(key.fileobj)
@@ -145,11 +190,14 @@ def _widen(pipe: IO[bytes] | None) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
-def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, data: bytes | Iterable[bytes]) -> None:
+def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, parts: Iterable[bytes]) -> None:
     """Write a command's standard input. If that fails, end the command, which must not use a part of it."""
     assert stdin  # noqa: S101 (it is a pipe)
     try:
-        stdin.writelines(chunks(data))
+        for number, part in enumerate(parts):
+            stdin.write(part)
+            if number < 2:  # login files and the frame wait for them
+                stdin.flush()
     except BrokenPipeError:  # the command ended without reading all; its exit status reports why
         pass
     except BaseException:

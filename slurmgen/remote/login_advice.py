@@ -74,6 +74,8 @@ def advised(site: str, login: Login, to: "Destination", *, interactive: bool) ->
     except AuthenticationFailed as error:
         if _needs_certificate(login):
             hint = f"{_renewal(site, login)} {_sentence(_certificates(to))}"
+        elif login.methods and "key" not in login.methods:
+            hint = _without_keys(site, login, to, interactive=interactive)
         else:
             hint = error.hint + ("" if interactive else _unattended(login, to))
         raise AuthenticationFailed(error.fact, hint + _note(login)) from error
@@ -127,6 +129,19 @@ def _renewal(site: str, login: Login) -> str:
     lifetime = f", which is valid for {counted(hours, 'hour')}" if hours else ""
     how = f"run `{login.certificate_command}`" if login.certificate_command else "get a new one from the site"
     return f"{site} accepts an SSH certificate{lifetime}: {how}, then try again."
+
+
+_NEEDED = {"password": "your password", "otp": "a one-time code"}
+
+
+def _without_keys(site: str, login: Login, to: "Destination", *, interactive: bool) -> str:
+    """The advice for a site that accepts no keys."""
+    needed = " and ".join(_NEEDED[method] for method in login.methods if method in _NEEDED)
+    again = "Check the user (--host USER@HOST) and try again." if interactive else "Run this in a terminal."
+    return (
+        f"{site} asks for {needed}, and accepts no key. {again} While a connection of `{to.ssh}` is open "
+        "that ssh_config shares (ControlMaster and ControlPath), no command needs another login."
+    )
 
 
 def _unattended(login: Login, to: "Destination") -> str:

@@ -2,9 +2,10 @@
 
 import shutil
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.errors import ConfigError
 from slurmgen.remote.transport import Transport
@@ -123,6 +124,21 @@ def destination_of(route: Route) -> "tuple[Destination, Login]":
     return to, login if is_about(login, to) else Login()
 
 
+def uses_openssh(route: Route, to: "Destination") -> bool:
+    """Whether OpenSSH's client is used: it is chosen, or the user has a connection open that it shares."""
+    if route.ssh_client == "openssh" or not to.sharing or not Path(to.sharing.path).is_socket():
+        return route.ssh_client == "openssh"
+    from slurmgen.remote.ssh.openssh_command import for_shared, is_shared
+
+    return is_shared(for_shared(to, to.sharing.path), to.alias)
+
+
+def with_personal(route: Route, personal: "Personal") -> Route:
+    """A recorded route with the client and ssh_config of the user's personal file, where it names them."""
+    chosen = {"ssh_client": personal.ssh_client, "ssh_config": personal.ssh_config}
+    return structs.replace(route, **{name: value for name, value in chosen.items() if value})
+
+
 def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
     """Log in, or use a connection that is shared already, which needs no certificate."""
     from slurmgen.remote.login_advice import advised, check_certificates
@@ -130,7 +146,7 @@ def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
     to, login = destination_of(route)
     check = partial(check_certificates, route.site, login, to)
     advice = advised(route.site, login, to, interactive=prompt is not None)
-    if route.ssh_client == "openssh":
+    if uses_openssh(route, to):
         from slurmgen.remote.ssh import openssh
 
         with openssh.Login(to, prompt, check) as attempt, advice:

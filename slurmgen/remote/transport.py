@@ -140,30 +140,6 @@ def chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
     return [data] if isinstance(data, bytes) else data
 
 
-class Reply:
-    """The output of a command, joined from its parts."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._bytes = bytearray()
-
-    def add(self, part: bytes) -> None:
-        """Append a part.
-
-        Raises:
-            ReplyTooLong: there are more than `MAX_REPLY` bytes.
-        """
-        self._bytes += part
-        if len(self._bytes) > MAX_REPLY:
-            raise ReplyTooLong(
-                f"{self._where} sent more than {MAX_REPLY / 1e6:g} MB",
-                "Name fewer jobs, or check what a login shell prints on that host.",
-            )
-
-    def __bytes__(self) -> bytes:
-        return bytes(self._bytes)
-
-
 def batches(words: Sequence[str], most: int = MAX_WORDS) -> Iterator[Sequence[str]]:
     """Parts of a list of words, each of which one command can take: at most `most` bytes.
 
@@ -186,6 +162,13 @@ def timed_out(argv: Sequence[str], where: str, seconds: float) -> TimedOut:
     return TimedOut(
         f"{command_name(argv)} did not finish on {where} within {seconds:g} seconds",
         "Try again, or check whether that machine is overloaded.",
+    )
+
+
+def ended_by_signal(argv: Sequence[str], where: str) -> CommandFailed:
+    """The error for a command that ended without an exit status, though the connection is open."""
+    return CommandFailed(
+        f"{command_name(argv)} was ended by a signal on {where}", "Check whether it ran out of memory."
     )
 
 

@@ -4,6 +4,7 @@ It is a stand-in, since no sshd does that.
 """
 
 import os
+import re
 import socket
 import threading
 import time
@@ -17,8 +18,8 @@ from tests.scenarios.test_hostile_replies import EVIL
 from tests.support.questions import GONE, Serving
 from tests.support.sshd import Server, keygen
 
-Answer = Callable[[paramiko.Channel], None]
-"Replies to a command on a channel, which is closed after it."
+Answer = Callable[[paramiko.Channel], int | None]
+"Replies to a command on a channel, which is closed after it; returns its exit status, None without an end."
 
 LARGE = "9" * 4000
 FRAME = "\0slurmgen answers\0"
@@ -27,10 +28,10 @@ FRAME = "\0slurmgen answers\0"
 def says(out: str | bytes, err: str | bytes = b"", status: int = 0) -> Answer:
     """A command that writes something and ends."""
 
-    def answer(channel: paramiko.Channel) -> None:
+    def answer(channel: paramiko.Channel) -> int:
         channel.sendall(out if isinstance(out, bytes) else out.encode())
         channel.sendall_stderr(err if isinstance(err, bytes) else err.encode())
-        channel.send_exit_status(status)
+        return status
 
     return answer
 
@@ -139,12 +140,20 @@ class _Host(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        channel.get_transport().begin(self._execute, channel)
+        mark = re.search(rb"slurmgen-[0-9a-f]{32}", command)
+        assert mark
+        channel.get_transport().begin(self._execute, channel, mark[0])
         return True
 
-    def _execute(self, channel: paramiko.Channel) -> None:
+    def _execute(self, channel: paramiko.Channel, mark: bytes) -> None:
         with suppress(*GONE):
-            self.answer(channel)
+            channel.sendall_stderr(mark + b" begin\n")
+            channel.sendall(mark + b" begin\n")
+            status = self.answer(channel)
+            if status is not None:
+                channel.sendall(b"%s end%03d\n" % (mark, status))
+                channel.sendall_stderr(b"%s end%03d\n" % (mark, status))
+                channel.send_exit_status(status)
         with suppress(*GONE):
             channel.close()
 

@@ -23,15 +23,13 @@ PARTS: dict[Program, tuple[str, ...]] = {
 }
 "The files whose functions each program uses, in the order in which they are sent before it."
 
-# Standard input moves to descriptor 3, so that no profile reads from it. The program is sent there and not as
-# an argument: csh could not read its line feeds, and every user of the host can see arguments.
-_START = 'exec 3<&0 </dev/null; exec "$@"'
 # A dash would drop the variables whose names are not those of a shell, such as BASH_FUNC_module%%.
 _SHELL = ("bash", "--posix", "-p")
 _END = "# slurmgen: the end"
-# If the connection is cut within the program, none of it is run.
+# The program is sent as standard input, which becomes descriptor 3, and not as an argument: csh could not
+# read its line feeds, and every user of the host can see arguments. If it is cut, none of it is run.
 _READ = (
-    'read -r slurmgen_size <&3 && slurmgen_program=$(head -c "$slurmgen_size" <&3) && '
+    'exec 3<&0 </dev/null; read -r slurmgen_size <&3 && slurmgen_program=$(head -c "$slurmgen_size" <&3) && '
     f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
 MARK = "slurmgen answers"
@@ -91,7 +89,7 @@ def after_mark(stdout: bytes) -> bytes:
 def start(shell: tuple[str, str]) -> list[str]:
     """The command that reads and runs any program: it can start before the program is known."""
     read = [*_SHELL, "-c", _READ, "slurmgen"]
-    return [*_SHELL, "-c", _START, "slurmgen", *shell, CLEAN, "slurmgen", *read]
+    return [*shell, CLEAN, "slurmgen", *read]
 
 
 def _with_program(name: Program, args: Sequence[str], data: bytes | Iterable[bytes]) -> Iterator[bytes]:

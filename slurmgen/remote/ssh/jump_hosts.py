@@ -66,7 +66,7 @@ def logged_in(to: Destination, prompt: Prompt | None, resources: contextlib.Exit
 class _Handshake(Struct, frozen=True):
     """A connection whose host key is known, before the login."""
 
-    connection: paramiko.Transport
+    connection: "_Connection"
     sock: MonitoredSocket
 
 
@@ -87,9 +87,22 @@ def _authenticated(
     resources: contextlib.ExitStack,
 ) -> Link:
     with _named(to):
-        login = log_in(handshake.connection, to, prompt)
+        login = _unless_broken(handshake.connection, to, prompt)
     keepalive = resources.enter_context(Keepalive(handshake.connection, handshake.sock))
     return Link(handshake.connection, keepalive, f"{previous.login}, then {login}" if previous else login)
+
+
+def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | None) -> str:
+    """How the login succeeded. A connection that breaks meanwhile is no refusal, although paramiko says so.
+
+    sshd says goodbye to a user who tries too many keys (SSH_MSG_DISCONNECT).
+    """
+    try:
+        return log_in(connection, to, prompt)
+    except (AuthenticationFailed, paramiko.AuthenticationException) as error:
+        if connection.is_active() or connection.goodbye:
+            raise
+        raise paramiko.SSHException("it broke during the login") from error
 
 
 def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
@@ -99,6 +112,13 @@ def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
 class _Connection(paramiko.Transport):
     """A connection that reports any exception of paramiko at a malformed message as an SSH error."""
 
+    goodbye = False
+    "Whether the host has ended the connection by a message."
+
+    def _parse_disconnect(self, message: paramiko.Message) -> None:
+        self.goodbye = True
+        super()._parse_disconnect(message)  # type: ignore[misc]
+
     def get_exception(self) -> Exception | None:
         """The error that ended the connection, if there is one."""
         error = super().get_exception()
@@ -107,7 +127,7 @@ class _Connection(paramiko.Transport):
         return paramiko.SSHException(f"it sent what is not SSH ({type(error).__name__}: {error})")
 
 
-def _connection(sock: MonitoredSocket, resources: contextlib.ExitStack) -> paramiko.Transport:
+def _connection(sock: MonitoredSocket, resources: contextlib.ExitStack) -> _Connection:
     connection = _Connection(sock)  # type: ignore[arg-type]  # it has every method that is used
     resources.callback(connection.close)
     connection.banner_timeout = connection.handshake_timeout = CONNECT_TIMEOUT

@@ -9,35 +9,29 @@ import contextlib
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, HostKeyError, RemoteError
+from msgspec import structs
+
+from slurmgen.errors import ConnectionFailed, HostKeyError, RemoteError
 from slurmgen.remote.duplex import Duplex, program
-from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.frame import Frame, Framed
+from slurmgen.remote.local import executed, streamed
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_command import for_login, for_shared, is_shared
 from slurmgen.remote.ssh.openssh_master import Master
 from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.ssh.sessions import Sessions
 from slurmgen.remote.terminal import ignored_interrupt, is_terminal
-from slurmgen.remote.transport import (
-    Closing,
-    Completed,
-    TimedOut,
-    command_line,
-    failed,
-    timed_out,
-    unreachable,
-)
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Closing, Completed, command_line, unreachable
 
 FAILED = 255
 "Exit status of ssh itself; a remote command may have it too."
-# Printed to standard error after a remote command's own 255, to distinguish it from ssh's.
-_OWN_255 = b"slurmgen: 255 is its own\n"
-_WRAPPER = '"$@"; status=$?; [ "$status" != 255 ] || echo "slurmgen: 255 is its own" >&2; exit "$status"'
-
+_REFUSED = re.compile(r"session request failed|Session open refused|open failed")
+"What ssh prints if the host opens no further session on the shared connection."
 _REFUSAL = 0.2
 "Seconds in which ssh ends if a port is refused; later, the connection ends without a byte."
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
@@ -51,41 +45,62 @@ class OpenSshTransport(Closing):
     def __init__(
         self, to: Destination, path: str, login: str, master: Master | None, resources: contextlib.ExitStack
     ) -> None:
-        self._local = LocalTransport(where=to.alias)
         self._ssh = for_shared(to, path)
         self._alias = to.alias
-        self._master = master
+        self._to, self._master = to, master
         self._resources = resources
+        self._sessions = Sessions(to.alias, self._ssh, self._another)
         self.where = to.alias
         self.login = login
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        try:
-            completed = self._local.run(self._ssh_command(argv), input=input, timeout=timeout)
-        except TimedOut:
-            raise self._timeout_error(argv, timeout) from None
-        return self._checked(argv, completed)
+
+        def begin(ssh: list[str]) -> tuple[Frame, int] | None:
+            frame = Frame(self.where, self.shell, argv, has_input=input != b"")
+            try:
+                status = executed(self._words(ssh, frame.argv), frame, None, input, timeout)
+            except TimeoutError:
+                raise self._late(argv, frame, timeout) from None
+            return None if _is_refused(frame, status) else (frame, status)
+
+        frame, status = self._sessions.open(begin, timeout)
+        if completed := frame.completed:
+            return completed
+        raise self._no_status(argv, frame, status)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
+
+        def begin(ssh: list[str]) -> tuple[Frame, _Parts] | None:
+            frame = Frame(self.where, self.shell, argv)
+            parts = _Parts(streamed(self._words(ssh, frame.argv), frame, None, timeout))
+            try:
+                parts.begin()
+            except TimeoutError:
+                raise self._late(argv, frame, timeout) from None
+            return None if _is_refused(frame, parts.status) else (frame, parts)
+
+        frame, parts = self._sessions.open(begin, timeout)
         try:
-            completed = yield from self._local.streamed(self._ssh_command(argv), timeout=timeout)
-        except TimedOut:
-            raise self._timeout_error(argv, timeout) from None
-        completed = self._checked(argv, completed)
-        if completed.returncode:
-            raise failed(argv, self.where, completed.returncode, completed.stderr)
+            yield from parts
+        except TimeoutError:
+            raise self._late(argv, frame, timeout) from None
+        finally:
+            parts.close()
+        if frame.out.status is None:
+            raise self._no_status(argv, frame, parts.status)
+        frame.check(argv, parts.status)
 
     def attach(self, argv: Sequence[str]) -> int:
         """See Transport.attach."""
-        words = self._ssh_command(argv)
+        words = self._words(self._ssh, argv)
         # Of an option that is given twice, the first counts.
         terminal = ["-tt"] if is_terminal() else []
         with ignored_interrupt():
             status = subprocess.run([words[0], *terminal, *words[1:]], check=False).returncode
         if status == FAILED and not is_shared(self._ssh, self._alias):
-            raise self._no_status(argv, "")
+            raise self._broken()
         return status if status >= 0 else 128 - status
 
     def dial(self, host: str, port: int) -> Duplex:
@@ -98,40 +113,71 @@ class OpenSshTransport(Closing):
 
     def pipe(self, argv: Sequence[str]) -> Duplex:
         """See Transport.pipe."""
-        return program(self._ssh_command(argv))
+
+        def begin(ssh: list[str]) -> Duplex | None:
+            frame = Frame(self.where, self.shell, argv)
+            stream = Framed(program(self._words(ssh, frame.argv)), frame)
+            return stream if stream.begins() else None
+
+        return self._sessions.open(begin, COMMAND_TIMEOUT)
 
     def close(self) -> None:
         """Close the connection, unless the user shares it."""
         self._resources.close()
 
-    def _ssh_command(self, argv: Sequence[str]) -> list[str]:
-        return [*self._ssh, "--", self._alias, command_line(["sh", "-c", _WRAPPER, "slurmgen", *argv])]
+    def _words(self, ssh: Sequence[str], argv: Sequence[str]) -> list[str]:
+        return [*ssh, "--", self._alias, command_line(argv)]
 
-    def _checked(self, argv: Sequence[str], completed: Completed) -> Completed:
-        """The command as it ended; raises the error if the connection ended instead."""
-        if 0 <= completed.returncode < FAILED:
-            return completed
-        if completed.stderr.endswith(_OWN_255):
-            return Completed(FAILED, completed.stdout, completed.stderr.removesuffix(_OWN_255))
-        raise self._no_status(argv, completed.err)
+    def _another(self) -> list[str]:
+        """The words of ssh for another connection, for which nobody is asked."""
+        to = structs.replace(self._to, sharing=None)
+        login = self._resources.enter_context(Login(to, None))
+        other = login.transport()
+        self._resources.callback(other.close)
+        return other._ssh
 
-    def _no_status(self, argv: Sequence[str], stderr: str) -> RemoteError:
-        if not is_shared(self._ssh, self._alias):
-            why = self._master.last_message() if self._master else ""
-            return ConnectionFailed(f"the connection to {self.where} broke{why}", "Try again.")
-        if "session request failed" in stderr:
-            return CommandFailed(
-                f"{self.where} opens no second session on one connection",
-                "Its MaxSessions is 1: use --ssh-client paramiko.",
-            )
-        return CommandFailed(
-            f"{argv[0]} was ended by a signal on {self.where}", "Check whether it ran out of memory."
-        )
+    def _no_status(self, argv: Sequence[str], frame: Frame, status: int) -> RemoteError:
+        """The error for a command whose end was not received."""
+        return frame.unfinished(argv, status) if is_shared(self._ssh, self._alias) else self._broken()
 
-    def _timeout_error(self, argv: Sequence[str], timeout: float) -> RemoteError:
+    def _broken(self) -> ConnectionFailed:
+        why = self._master.last_message() if self._master else ""
+        return ConnectionFailed(f"the connection to {self.where} broke{why}", "Try again.")
+
+    def _late(self, argv: Sequence[str], frame: Frame, timeout: float) -> RemoteError:
         if self._master and self._master.is_over():
-            return self._no_status(argv, "")
-        return timed_out(argv, self.where, timeout)
+            return self._broken()
+        return frame.timed_out(argv, timeout)
+
+
+class _Parts:
+    """What a stream yields, of which the first part is read ahead; then the exit status of ssh."""
+
+    def __init__(self, parts: Generator[bytes, None, int]) -> None:
+        self._parts = parts
+        self._first = b""
+        self.status = 0
+
+    def begin(self) -> None:
+        """Wait for the first part, or the end."""
+        try:
+            self._first = next(self._parts)
+        except StopIteration as end:
+            self.status = end.value
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._first:
+            yield self._first
+            self.status = yield from self._parts
+
+    def close(self) -> None:
+        """End ssh."""
+        self._parts.close()
+
+
+def _is_refused(frame: Frame, status: int) -> bool:
+    """Whether the host opened no session, so that nothing was begun."""
+    return status == FAILED and not frame.out.has_begun and bool(_REFUSED.search(frame.err.noise))
 
 
 def connect(to: Destination, prompt: Prompt | None = None) -> OpenSshTransport:

@@ -1,16 +1,13 @@
 """The command line of ssh, with the options that slurmgen sets."""
 
 import shutil
+import subprocess
 from collections.abc import Sequence
 
 from slurmgen.errors import ConfigError
-from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.prompt import Prompt
-from slurmgen.remote.transport import (
-    TimedOut,
-    command_line,
-)
+from slurmgen.remote.transport import command_line
 
 _ALWAYS = {
     "ClearAllForwardings": "yes",
@@ -73,9 +70,15 @@ def for_shared(to: Destination, path: str) -> list[str]:
 
 def is_shared(words: Sequence[str], alias: str) -> bool:
     """Whether the shared connection of the ControlPath among the words is open."""
+    argv = [*words, "-O", "check", "--", alias]
     try:
-        return (
-            LocalTransport().run([*words, "-O", "check", "--", alias], timeout=_ALIVE_TIMEOUT).returncode == 0
-        )
-    except TimedOut:
+        return not subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_ALIVE_TIMEOUT,
+            check=False,
+            start_new_session=True,
+        ).returncode
+    except subprocess.TimeoutExpired:
         return False

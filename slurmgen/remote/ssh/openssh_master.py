@@ -26,13 +26,15 @@ _MESSAGE_TIMEOUT = 1.0
 _END_TIMEOUT = 5.0
 # ssh ignores ^C, which slurmgen handles: it ends ssh, or goes on to find out the state of a job.
 _IGNORES_INTERRUPT = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "ssh"]
-# Ends ssh if slurmgen is killed: then the pipe ends without a line.
-_WATCHED = [
+# If slurmgen is killed, the pipe ends without a line: this ends ssh, and removes the folder of its socket.
+_WATCHED = (
     *("/bin/sh", "-c"),
-    "trap '' INT; exec 4<&0 </dev/null; { read -r over <&4 || kill \"$$\"; } >/dev/null 2>&1 & "
+    "trap '' INT HUP; socket=$1 n=0; shift; exec 4<&0 </dev/null; { read -r over <&4 || { kill \"$$\"; "
+    'while kill -0 "$$" && [ "$((n += 1))" -lt 50 ]; do sleep 0.1; done; '
+    'rm -f "$socket"; rmdir "${socket%/*}"; }; } >/dev/null 2>&1 & '
     'exec "$@" 4<&-',
     "ssh",
-]
+)
 _POLL = 0.002, 0.1
 "Seconds between two checks for the socket, which ssh makes after the login; the longer it takes, the more."
 
@@ -79,6 +81,13 @@ ERRORS = (
         "Correct it, or name another file with --ssh-config.",
     ),
     Failure(
+        # The last message: a wrong password may precede it. sshd says goodbye to who tries too many keys.
+        r"(?:Connection (?:closed|reset) by|Broken pipe|message authentication code incorrect).*\Z",
+        errors.ConnectionFailed,
+        "the connection to {alias} broke during the login",
+        f"Try again; {_TRY}",
+    ),
+    Failure(
         "Permission denied|Too many authentication failures|No more authentication methods",
         errors.AuthenticationFailed,
         "{alias} refused the login of {user}",
@@ -108,7 +117,7 @@ class Master:
         self._prompt = prompt
         self._is_unattended = prompt is None
         self._socket = socket
-        starter = [*_WATCHED, *argv, "-N"] if socket else [*_IGNORES_INTERRUPT, *argv]
+        starter = [*_WATCHED, str(socket), *argv, "-N"] if socket else [*_IGNORES_INTERRUPT, *argv]
         self._argv = [*starter, "--", to.alias, *([] if socket else ["true"])]
         self._output: list[str] = []
         self._authenticated = threading.Event()
@@ -200,9 +209,9 @@ class Master:
 def failure(to: Destination, output: str, *, is_unattended: bool) -> errors.SlurmgenError:
     """The error for the messages of an ssh that failed."""
     names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
-    known = next(error for error in ERRORS if re.search(error.pattern, output))
     # With jump hosts, the last line of ssh reports only that a connection was closed.
     lines = [line for line in output.splitlines() if line.strip() and "UNKNOWN port" not in line]
+    known = next(error for error in ERRORS if re.search(error.pattern, "\n".join(lines)))
     why = f": {lines[-1]}" if lines else ""
     hint = known.hint.format(**names)
     if is_unattended and known.kind is errors.AuthenticationFailed:

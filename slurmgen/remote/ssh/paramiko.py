@@ -2,28 +2,29 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import paramiko
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
+from slurmgen.errors import ConnectionFailed, RemoteError
 from slurmgen.remote.duplex import Duplex
+from slurmgen.remote.frame import Frame, Framed, Output
+from slurmgen.remote.local import END_TIMEOUT
 from slurmgen.remote.ssh import jump_hosts, terminal
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import translated
 from slurmgen.remote.ssh.keepalive import SILENCE
 from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.ssh.sessions import Sessions
 from slurmgen.remote.ssh.stream import Stream
 from slurmgen.remote.transport import (
     COMMAND_TIMEOUT,
     Closing,
     Completed,
-    Reply,
-    ReplyTooLong,
-    chunks,
     command_line,
-    failed,
+    ended_by_signal,
     timed_out,
     unreachable,
 )
@@ -39,62 +40,68 @@ class SshTransport(Closing):
 
     def __init__(self, link: jump_hosts.Link, to: Destination, resources: contextlib.ExitStack) -> None:
         self._connection = link.connection
-        self._keepalive = link.keepalive
-        self._resources = resources
+        self._links = [link]
+        self._to, self._resources = to, resources
+        self._sessions = Sessions(to.alias, link, self._another)
         self.where = to.alias
         self.login = link.login
         self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
+        frame = Frame(self.where, self.shell, argv, has_input=input != b"")
         with (
             ThreadPoolExecutor(2) as pool,
-            self._opened(argv, timeout) as channel,
+            self._opened(argv, frame, timeout) as channel,
             _time_limit(channel, timeout) as expired,
         ):
-            stdout = pool.submit(self._drain, channel, channel.recv)
-            stderr = pool.submit(self._drain, channel, channel.recv_stderr)
-            _feed(channel, input)
-            completed = Completed(channel.recv_exit_status(), stdout.result(), stderr.result())
-        if completed.returncode >= 0:
+            stdout = pool.submit(_drain, channel, channel.recv, frame, frame.out)
+            stderr = pool.submit(_drain, channel, channel.recv_stderr, frame, frame.err)
+            _feed(channel, frame.input(input))
+            stdout.result(), stderr.result()
+            status = _exit_status(channel, frame)
+        if completed := frame.completed:
             return completed
-        raise timed_out(argv, self.where, timeout) if expired.is_set() else self._no_status(argv)
+        raise self._unfinished(argv, frame, channel, status, timeout if expired.is_set() else None)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
-        with ThreadPoolExecutor(1) as pool, self._opened(argv, timeout) as channel:
+        frame = Frame(self.where, self.shell, argv)
+        with ThreadPoolExecutor(1) as pool, self._opened(argv, frame, timeout) as channel:
             channel.settimeout(timeout)
+            _feed(channel, ())
             # Output and errors share the channel's window: unread errors would stop the output.
-            errors = pool.submit(self._drain, channel, channel.recv_stderr)
+            errors = pool.submit(_drain, channel, channel.recv_stderr, frame, frame.err)
+            begun = time.monotonic()
             try:
-                while chunk := channel.recv(65536):
-                    yield chunk
+                while frame.out.status is None and (chunk := channel.recv(65536)):
+                    if known := frame.out.add(chunk):
+                        yield known
+                    if not frame.out.has_begun and time.monotonic() - begun > timeout:
+                        raise TimeoutError
             except TimeoutError:
-                raise timed_out(argv, self.where, timeout) from None
+                raise frame.timed_out(argv, timeout) from None
             except _BROKEN:
-                raise self._no_status(argv) from None
+                raise self._no_status(argv, frame, channel, -1) from None
             with _time_limit(channel, timeout) as expired:  # a host may send neither an exit status nor EOF
-                status = channel.recv_exit_status()
-                stderr = errors.result() if status else b""
-            if expired.is_set():
-                raise timed_out(argv, self.where, timeout)
-            if status < 0:
-                raise self._no_status(argv)
-            if status:
-                raise failed(argv, self.where, status, stderr)
+                if frame.out.status != 0:
+                    errors.result()
+                status = _exit_status(channel, frame)
+            if frame.out.status is None:
+                raise self._unfinished(argv, frame, channel, status, timeout if expired.is_set() else None)
+            frame.check(argv, status)
 
     def attach(self, argv: Sequence[str]) -> int:
         """See Transport.attach."""
-        with translated(**self._names):
-            channel = self._connection.open_session(timeout=COMMAND_TIMEOUT)
+        channel = self._session(COMMAND_TIMEOUT)
         try:
             status = terminal.attach(channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT))
         except _BROKEN:
-            raise self._no_status(argv) from None
+            raise self._no_status(argv, None, channel, -1) from None
         finally:
             _close(channel)
         if status < 0:
-            raise self._no_status(argv)
+            raise self._no_status(argv, None, channel, -1)
         return status
 
     def dial(self, host: str, port: int) -> Duplex:
@@ -110,62 +117,86 @@ class SshTransport(Closing):
 
     def pipe(self, argv: Sequence[str]) -> Duplex:
         """See Transport.pipe."""
-        with translated(**self._names):
-            channel = self._connection.open_session(timeout=COMMAND_TIMEOUT)
-        self._execute(channel, argv, COMMAND_TIMEOUT)
-        return Stream(channel)
+        frame = Frame(self.where, self.shell, argv)
+        channel = self._session(COMMAND_TIMEOUT)
+        self._execute(channel, frame.argv, COMMAND_TIMEOUT)
+        return Framed(Stream(channel), frame)
 
     def close(self) -> None:
         """Close the connection, those to its jump hosts, and the ProxyCommand if there is one."""
         self._resources.close()
 
-    @contextlib.contextmanager
-    def _opened(self, argv: Sequence[str], timeout: float) -> Iterator[paramiko.Channel]:
-        """A channel in which the command runs; closed with the block."""
+    def _another(self) -> jump_hosts.Link:
+        """Another connection, for which nobody is asked."""
+        link = jump_hosts.logged_in(self._to, None, self._resources)
+        self._links.append(link)
+        return link
+
+    def _session(self, timeout: float) -> paramiko.Channel:
+        """A channel for a command."""
+
+        def begin(link: jump_hosts.Link) -> paramiko.Channel | None:
+            try:
+                return link.connection.open_session(timeout=timeout)
+            except paramiko.ChannelException:
+                return None
+
         with translated(**self._names):
-            channel = self._connection.open_session(timeout=timeout)
+            return self._sessions.open(begin, timeout)
+        raise AssertionError  # pragma: no cover (`translated` suppresses no error)
+
+    @contextlib.contextmanager
+    def _opened(self, argv: Sequence[str], frame: Frame, timeout: float) -> Iterator[paramiko.Channel]:
+        """A channel in which the command runs; closed with the block."""
+        channel = self._session(timeout)
         try:
-            self._execute(channel, argv, timeout)
+            self._execute(channel, frame.argv, timeout, argv)
             yield channel
         finally:
+            frame.give_up()
             _close(channel)
 
-    def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
+    def _execute(
+        self,
+        channel: paramiko.Channel,
+        framed: Sequence[str],
+        timeout: float,
+        argv: Sequence[str] = (),
+    ) -> None:
         with translated(**self._names), _time_limit(channel, timeout) as expired:
             try:
-                channel.exec_command(command_line(argv))
+                channel.exec_command(command_line(framed))
             except paramiko.SSHException:
                 if not expired.is_set():
                     raise
         if expired.is_set():
-            raise timed_out(argv, self.where, timeout)
+            raise timed_out(argv or framed, self.where, timeout)
 
-    def _drain(self, channel: paramiko.Channel, receive: Callable[[int], bytes]) -> bytes:
-        """Everything that arrives. If that is too much, close the channel, which ends every wait for it."""
-        reply = Reply(self.where)
-        try:
-            while part := _received(receive):
-                reply.add(part)
-        except ReplyTooLong:
-            _close(channel)
-            raise
-        except _BROKEN:  # its exit status reports why
-            _close(channel)
-        return bytes(reply)
+    def _unfinished(
+        self,
+        argv: Sequence[str],
+        frame: Frame,
+        channel: paramiko.Channel,
+        status: int,
+        expired: float | None,
+    ) -> RemoteError:
+        """The error for a command whose end was not received; `expired` is its timeout, if that is why."""
+        return frame.timed_out(argv, expired) if expired else self._no_status(argv, frame, channel, status)
 
-    def _no_status(self, argv: Sequence[str]) -> RemoteError:
+    def _no_status(
+        self, argv: Sequence[str], frame: Frame | None, channel: paramiko.Channel, status: int
+    ) -> RemoteError:
         """The error for a command that ended without an exit status."""
-        if self._keepalive.timed_out:
+        connection = channel.get_transport()
+        if any(link.keepalive.timed_out for link in self._links if link.connection is connection):
             return ConnectionFailed(
                 f"nothing arrived from {self.where} for {SILENCE:g} seconds",
                 "Check the network, and try again.",
             )
         # paramiko closes the channels of a broken connection before it calls that inactive.
-        if self._connection.is_active() and self._connection.saved_exception is None:
-            return CommandFailed(
-                f"{argv[0]} was ended by a signal on {self.where}", "Check whether it ran out of memory."
-            )
-        return ConnectionFailed(f"the connection to {self.where} broke", "Try again.")
+        if status < 0 and not (connection.is_active() and connection.saved_exception is None):
+            return ConnectionFailed(f"the connection to {self.where} broke", "Try again.")
+        return frame.unfinished(argv, status) if frame else ended_by_signal(argv, self.where)
 
 
 def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
@@ -177,6 +208,27 @@ def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
     with contextlib.ExitStack() as resources:
         return SshTransport(jump_hosts.logged_in(to, prompt, resources), to, resources.pop_all())
     raise AssertionError  # pragma: no cover (an ExitStack suppresses nothing)
+
+
+def _drain(channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Frame, output: Output) -> None:
+    """Keep everything that arrives. If that is too much, close the channel, which ends every wait for it."""
+    try:
+        while output.status is None and (part := _received(receive)):
+            frame.add(output, part)
+    except RemoteError:
+        _close(channel)
+        raise
+    except _BROKEN:  # its exit status reports why
+        _close(channel)
+    finally:
+        if output is frame.out:
+            frame.give_up()
+
+
+def _exit_status(channel: paramiko.Channel, frame: Frame) -> int:
+    """The exit status of a channel, -1 if there is none; that of a command has arrived before."""
+    channel.status_event.wait(END_TIMEOUT if frame.out.status is not None else None)
+    return channel.exit_status
 
 
 def _received(receive: Callable[[int], bytes]) -> bytes:
@@ -204,8 +256,8 @@ def _time_limit(channel: paramiko.Channel, seconds: float) -> Iterator[threading
         timer.cancel()
 
 
-def _feed(channel: paramiko.Channel, data: bytes | Iterable[bytes]) -> None:
-    for chunk in chunks(data):
+def _feed(channel: paramiko.Channel, parts: Iterable[bytes]) -> None:
+    for chunk in parts:
         try:
             channel.sendall(chunk)
         except _BROKEN:  # the command or the connection ended; the exit status reports which

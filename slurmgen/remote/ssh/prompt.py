@@ -64,6 +64,17 @@ def terminal_prompt() -> Terminal | None:
     return Terminal()
 
 
+def is_in_foreground() -> bool:
+    """Whether a prompt can be answered: a process in the background would be stopped."""
+    with suppress(OSError):
+        terminal = _open_terminal()
+        try:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
+        finally:
+            os.close(terminal)
+    return False
+
+
 def _open_terminal() -> int:
     return os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
 

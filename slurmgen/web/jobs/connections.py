@@ -1,8 +1,9 @@
 """Connections to sites that stay open between requests, and are shared by the table, logs and actions.
 
-Nothing here asks for a password: a login needs a key, an agent, or a shared connection of OpenSSH.
+A site that needs a password or code asks for it in the terminal of the server, once.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, TransferFailed, Unresolved
 from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.ssh.prompt import Prompt, is_in_foreground
 from slurmgen.remote.transport import Closing, TimedOut, Transport
 
 IDLE = 300.0
@@ -19,6 +21,38 @@ _BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
 "After these, the next user gets a new connection."
 REFUSED = 300.0
 "Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
+
+
+_BY_USER = re.compile("password|keyboard-interactive")
+"The logins that need the user; such a connection stays open."
+
+
+class Asking:
+    """Logs in; the first login to a site may prompt, in the terminal of a server in the foreground."""
+
+    def __init__(self, prompt: Prompt | None) -> None:
+        self._prompt, self._asked, self._asking = prompt, set[str](), Lock()
+
+    def __call__(self, route: Route) -> Transport:
+        """A new connection.
+
+        Raises:
+            SlurmgenError: as for `open_route`.
+        """
+        if not self._prompt or route.site in self._asked or not is_in_foreground():
+            return open_route(route)
+        with self._asking:  # one site at a time
+            try:
+                transport = open_route(route, self._prompt)
+            except AuthenticationFailed:
+                self._asked.add(route.site)
+                raise
+        self._asked.add(route.site)
+        return transport
+
+    def forgive(self) -> None:
+        """Prompt again."""
+        self._asked.clear()
 
 
 class _Shared:
@@ -46,7 +80,7 @@ class Connections:
 
     def __init__(
         self,
-        connect: Callable[[Route], Transport] = open_route,
+        connect: Callable[[Route], Transport] | Asking = open_route,
         idle: float = IDLE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,6 +113,8 @@ class Connections:
     def forgive(self) -> None:
         """Log in again at the next use, also to hosts that have refused it: the user asks for that."""
         self._refused.clear()
+        if isinstance(self._connect, Asking):
+            self._connect.forgive()
 
     def close(self) -> None:
         """Close all connections, also those in use."""
@@ -115,6 +151,8 @@ class Connections:
             if shared.users:
                 return
             if self._shared.get(route) is shared and shared.transport:
+                if _BY_USER.search(shared.transport.login):
+                    return
                 shared.end = Timer(self._idle, self._expire, (route, shared))
                 shared.end.daemon = True
                 shared.end.start()

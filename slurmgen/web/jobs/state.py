@@ -7,8 +7,9 @@ from starlette.requests import Request
 
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.ledger import Record
+from slurmgen.remote.ssh.prompt import terminal_prompt
 from slurmgen.web.jobs.board import Board
-from slurmgen.web.jobs.connections import Connections
+from slurmgen.web.jobs.connections import Asking, Connections
 from slurmgen.web.jobs.poller import Poller
 
 
@@ -16,7 +17,7 @@ class State:
     """Made once for each server."""
 
     def __init__(self) -> None:
-        self.connections = Connections()
+        self.connections = Connections(Asking(terminal_prompt()))
         self.board = Board()
         self.poller = Poller(self.board, self.connections)
         self.submitted: dict[str, Record] = {}

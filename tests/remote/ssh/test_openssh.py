@@ -107,7 +107,7 @@ def test_an_unshared_connection_ends_with_the_process_and_leaves_no_file(
     assert not folder.exists()
 
 
-def test_ssh_ends_with_a_killed_slurmgen(server: Server, tmp_path: Path) -> None:
+def test_ssh_and_its_folder_end_with_a_killed_slurmgen(server: Server, tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom slurmgen.remote.ssh import openssh\n"
         "from slurmgen.remote.ssh.config import destination\n"
@@ -120,9 +120,7 @@ def test_ssh_ends_with_a_killed_slurmgen(server: Server, tmp_path: Path) -> None
         (pid,) = ours(str(tmp_path))
         folder = folder_of(pid)
         process.send_signal(signal.SIGKILL)
-    eventually(lambda: not ours(str(tmp_path)))
-    assert list(folder.iterdir()) == []
-    folder.rmdir()
+    eventually(lambda: not ours(str(tmp_path)) and not folder.exists())
 
 
 def test_an_exit_status_of_255_may_be_the_commands_own(server: Server, tmp_path: Path) -> None:
@@ -155,8 +153,7 @@ def test_a_command_ended_by_a_signal_is_reported(server: Server, tmp_path: Path)
         transport(server, tmp_path) as one,
         pytest.raises(errors.CommandFailed, match="sh was ended by a signal on far"),
     ):
-        # The shell that sshd started: the parent of the shell that reports an exit status of 255.
-        one.run(["sh", "-c", "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)"], timeout=60)
+        one.run(["sh", "-c", "kill -KILL $PPID"], timeout=60)
 
 
 def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_line_to_add(
@@ -191,19 +188,6 @@ def test_a_host_is_known_by_the_authority_that_vouches_for_it(tmp_path: Path) ->
         other = f"@cert-authority {server.name} {keygen(tmp_path / 'ca2').with_suffix('.pub').read_text()}"
         with pytest.raises(errors.HostKeyError, match="host key of far or of a host before it is not known"):
             transport(server, tmp_path, known=other)
-
-
-def test_one_session_per_connection_suffices_for_consecutive_commands(tmp_path: Path) -> None:
-    privilege_separation_folder()
-    (tmp_path / "narrow").mkdir()
-    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server, transport(server, tmp_path) as one:
-        for _ in range(2):
-            assert one.run(["echo", "in"], timeout=60).out == "in\n"
-        stream = one.stream(["sh", "-c", "echo one; sleep 100"], timeout=60)
-        assert next(stream) == b"one\n"
-        with pytest.raises(errors.CommandFailed, match=r"opens no second session.*--ssh-client paramiko"):
-            one.run(["true"], timeout=60)
-        stream.close()  # type: ignore[attr-defined]
 
 
 def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:
@@ -380,6 +364,10 @@ def test_the_config_forwards_and_runs_nothing_of_its_own(server: Server, tmp_pat
         ("Connection timed out during banner exchange", errors.ConnectionFailed),
         ("ssh: connect to host h port 22: No route to host", errors.ConnectionFailed),
         ("kex_exchange_identification: Connection closed by remote host", errors.ConnectionFailed),
+        (
+            "Permission denied, please try again.\nConnection reset by 1.2.3.4 port 22",
+            errors.ConnectionFailed,
+        ),
         ("Received disconnect from h: Too many authentication failures", errors.AuthenticationFailed),
         ("me@h: Permission denied (publickey,keyboard-interactive).", errors.AuthenticationFailed),
         ("No ED25519 host key is known for h\nHost key verification failed.", errors.HostKeyError),

@@ -101,7 +101,12 @@ class Ledger(StateFile):
     """
 
     migrations = MIGRATIONS
-    purpose = "It records your jobs"
+    name = "the ledger"
+    purpose = "it records your jobs"
+    loss = (
+        "a new one knows none of your jobs: `status` does not list them, and repeating a `submit` that was "
+        "interrupted may submit its job a second time"
+    )
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__(path or default_path())
@@ -233,10 +238,8 @@ class Ledger(StateFile):
         return self._records("WHERE site = ?", site) if site else self._records("")
 
     def _records(self, where: str, *values: str) -> tuple[Record, ...]:
-        if not self.path.exists():
-            return ()
-        with self._open() as database:
-            return _select(database, where, *values)
+        with self._reading() as database:
+            return _select(database, where, *values) if database else ()
 
 
 def default_path() -> Path:

@@ -80,18 +80,18 @@ class Consents(StateFile):
             "PRIMARY KEY (project, name, place))",
         ),
     )
-    purpose = "It records which projects may send which secrets"
+    name = "the list of consents"
+    purpose = "it records which projects may send which secrets"
+    loss = "slurmgen then asks for your consent again"
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__(path or state_folder() / "secrets.sqlite")
 
     def has(self, project: str, name: str, place: str) -> bool:
         """Whether the user has agreed."""
-        if not self.path.exists():
-            return False
         query = "SELECT 1 FROM consents WHERE project = ? AND name = ? AND place = ?"
-        with self._open() as database:
-            return database.execute(query, (project, name, place)).fetchone() is not None
+        with self._reading() as database:
+            return bool(database and database.execute(query, (project, name, place)).fetchone())
 
     def add(self, project: str, name: str, place: str) -> None:
         """Remember that the user agrees."""

@@ -100,7 +100,7 @@ def require_private(path: Path) -> None:
     if (reason := writable_by_others(path)) is not None:
         raise ConfigError(
             f"{path} is not safe to use: {reason}",
-            "Make it yours alone (chown, chmod go-w), or remove it.",
+            "Make it yours alone (chown, chmod go-w).",
         )
 
 

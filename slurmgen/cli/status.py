@@ -12,6 +12,7 @@ from slurmgen.cli.job_output import exit_code, print_report_objects, print_repor
 from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.sweep_table import print_tasks
+from slurmgen.errors import SlurmgenError
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
@@ -62,11 +63,17 @@ def command(
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, options)
-    from slurmgen.jobs.status import query
+    from slurmgen.jobs.status import query, unreached
     from slurmgen.jobs.sweep_report import is_sweep, joined
 
-    reports = query(find_jobs(job_ids, site, **options), connect)
-    reports = joined(reports)
+    jobs = find_jobs(job_ids, site, **options)
+    try:
+        reports = joined(query(jobs, connect))
+    except SlurmgenError as error:
+        reports = joined([unreached(job, error) for job in jobs if job.last_known])
+        if reports:
+            print_reports(reports, as_json=as_json, several=len(job_ids) > 1)
+        raise
     if tasks and not as_json:
         for report in reports:
             if is_sweep(report):

@@ -102,7 +102,9 @@ class BadNodes(StateFile):
     """
 
     migrations = ((_TABLE,), ("ALTER TABLE reports ADD COLUMN checks TEXT NOT NULL DEFAULT ''",))
-    purpose = "It records bad nodes"
+    name = "the list of bad nodes"
+    purpose = "it records bad nodes"
+    loss = "your jobs then exclude no bad node until one is reported again"
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__(path or state_folder() / "bad-nodes.sqlite")
@@ -127,10 +129,8 @@ class BadNodes(StateFile):
 
     def reports(self, place: Place | None = None, now: datetime | None = None) -> tuple[BadNode, ...]:
         """All reports because of which jobs exclude nodes now; the newest first."""
-        if not self.path.exists():
-            return ()
-        with self._open() as database:
-            found = _select(database, as_text(now or datetime.now(UTC)))
+        with self._reading() as database:
+            found = _select(database, as_text(now or datetime.now(UTC))) if database else []
         return tuple(node for node in found if place in (None, node.place))
 
     def clear(self, reports: Iterable[BadNode]) -> None:

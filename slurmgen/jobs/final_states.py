@@ -1,16 +1,53 @@
-"""The final states of jobs, as the ledger keeps them. Pure."""
+"""The final and last known states of jobs, as the ledger keeps them. Pure."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from msgspec import DecodeError, json
+from msgspec import DecodeError, Struct, json
 
 from slurmgen.jobs.slurm_client import UNKNOWN, ended
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import GONE, JobState
+from slurmgen.text import counted
 
 FINAL = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
 "States after which Slurm does not requeue a job by itself, as it may after a preemption or a node failure."
 _FORGOTTEN = "Slurm has no record of it any more"
+_FRESH = 60.0
+"Seconds for which the same state is not recorded again: each time rewrites a part of the ledger."
+
+
+class LastKnown(Struct, frozen=True):
+    """The state of a job at an earlier query."""
+
+    state: str
+    at: str
+    "The time of that query, as ISO 8601 in UTC."
+
+    def age(self, now: datetime | None = None) -> float:
+        """Seconds since that query."""
+        try:
+            return ((now or datetime.now(UTC)) - datetime.fromisoformat(self.at)).total_seconds()
+        except (ValueError, TypeError):
+            return float("inf")
+
+    def text(self, now: datetime | None = None) -> str:
+        """The state and its age.
+
+        >>> LastKnown("RUNNING", "2026-01-31T12:00:00+00:00").text(datetime(2026, 1, 31, 12, 12, tzinfo=UTC))
+        'RUNNING 12 min ago'
+        """
+        age = self.age(now)
+        units = ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s"))
+        if age == float("inf"):
+            return self.state
+        size, unit = next(one for one in units if age >= 2 * one[0] or one[0] == 1)
+        number = max(0, int(age // size))
+        return f"{self.state} {counted(number, unit) if unit == 'day' else f'{number} {unit}'} ago"
+
+    def replaces(self, before: "LastKnown | None") -> bool:
+        """Whether it is worth recording instead of an earlier one."""
+        return before is None or before.state != self.state or not 0 <= before.age() < _FRESH
 
 
 def as_text(states: Sequence[JobState], tasks: int = 0) -> str:

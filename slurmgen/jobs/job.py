@@ -10,6 +10,7 @@ from msgspec import Struct
 from slurmgen.errors import SlurmgenError
 from slurmgen.jobs import final_states
 from slurmgen.jobs.failure import Why
+from slurmgen.jobs.final_states import LastKnown
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.log_paths import log_path
 from slurmgen.jobs.requeued import Requeued
@@ -65,6 +66,11 @@ class Job(Struct, frozen=True):
     def why(self) -> Why | None:
         """The reason of a failure that the ledger keeps."""
         return from_text(self.record.why, Why) if self.record else None
+
+    @property
+    def last_known(self) -> LastKnown | None:
+        """The state at the last query that the ledger keeps, of a job that had not ended."""
+        return from_text(self.record.seen, LastKnown) if self.record and not self.record.final else None
 
     @property
     def may_requeue(self) -> bool:

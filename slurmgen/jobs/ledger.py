@@ -71,6 +71,8 @@ class Record(Struct, frozen=True, kw_only=True):
     "The key that all jobs of one sweep, chain, graph or race share; empty for a single job."
     tasks: str = ""
     "The parameters of each task of a sweep, as JSON."
+    seen: str = ""
+    "Its last state before its end, as `slurmgen.jobs.final_states.LastKnown`."
 
     @property
     def pending(self) -> bool:
@@ -85,10 +87,9 @@ _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
 _CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
-_SAVE_FINAL = (
-    "UPDATE jobs SET final = ?, why = ?, requeued = ? "
-    "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
-)
+_OF_RECORD = "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
+_SAVE_FINAL = f"UPDATE jobs SET final = ?, why = ?, requeued = ? {_OF_RECORD}"  # noqa: S608 (own names)
+_SAVE_SEEN = f"UPDATE jobs SET seen = ? {_OF_RECORD}"  # noqa: S608 (own names)
 _SETTLE = f"""{INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
@@ -101,7 +102,12 @@ class Ledger(StateFile):
     """
 
     migrations = MIGRATIONS
-    purpose = "It records your jobs"
+    name = "the ledger"
+    purpose = "it records your jobs"
+    loss = (
+        "a new one knows none of your jobs: `status` does not list them, and repeating a `submit` that was "
+        "interrupted may submit its job a second time"
+    )
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__(path or default_path())
@@ -163,14 +169,16 @@ class Ledger(StateFile):
         with self._writing() as database:
             database.execute(INSERT, structs.asdict(record))
 
-    def save_final_states(self, ends: Mapping[Record, tuple[str, str, str]]) -> None:
-        """Record how jobs ended, why they failed, and their last unfinished run.
+    def save_final_states(
+        self, ends: Mapping[Record, tuple[str, str, str]], seen: Mapping[Record, str] = {}
+    ) -> None:
+        """Record how jobs ended, why they failed, and their last unfinished run; the last states of others.
 
-        The first two are empty for a job that was requeued.
+        The first two are empty for a job that was requeued. It waits briefly: a later query finds them again.
         """
-        rows = [(*end, job.id, job.site, job.submitted, job.key) for job, end in ends.items()]
-        with self._writing() as database:
-            database.executemany(_SAVE_FINAL, rows)
+        with self._writing(briefly=True) as database:
+            database.executemany(_SAVE_FINAL, [(*end, *_place(job)) for job, end in ends.items()])
+            database.executemany(_SAVE_SEEN, [(state, *_place(job)) for job, state in seen.items()])
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs with that id, at one site or at all: the last submitted at each site."""
@@ -238,15 +246,17 @@ class Ledger(StateFile):
         return self._records("WHERE site = ?", site) if site else self._records("")
 
     def _records(self, where: str, *values: str) -> tuple[Record, ...]:
-        if not self.path.exists():
-            return ()
-        with self._open() as database:
-            return _select(database, where, *values)
+        with self._reading() as database:
+            return _select(database, where, *values) if database else ()
 
 
 def default_path() -> Path:
     """Path of the ledger: ~/.local/state/slurmgen/ledger.sqlite, or below XDG_STATE_HOME."""
     return state_folder() / "ledger.sqlite"
+
+
+def _place(job: Record) -> tuple[str, ...]:
+    return job.id, job.site, job.submitted, job.key
 
 
 def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:

@@ -67,4 +67,5 @@ MIGRATIONS = (
         """,  # slurmgen.jobs.races describes the columns
         "CREATE INDEX IF NOT EXISTS not_over ON races (command) WHERE over = 0",
     ),
+    ("ALTER TABLE jobs ADD COLUMN seen TEXT NOT NULL DEFAULT ''",),
 )

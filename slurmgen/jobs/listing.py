@@ -36,7 +36,8 @@ def reasons(report: Report) -> Iterator[str]:
     record = report.job.record
     if is_sweep(report) and report.states:
         yield tally(report)
-    yield from filter(None, [report.lost, report.waits or report.reason, cause(report)])
+    known = f"last known: {report.last_known.text()}" if report.last_known else ""
+    yield from filter(None, [report.lost, known, report.waits or report.reason, cause(report)])
     if record and record.pending:
         yield report.error
         yield from (f"{record.directory}$ {command}" for command in [record.command] if command)

@@ -36,18 +36,18 @@ class Consents(StateFile):
             "PRIMARY KEY (project, name, place))",
         ),
     )
-    purpose = "It records which projects may send which secrets, and where their jobs may go"
+    name = "the list of consents"
+    purpose = "it records which projects may send which secrets, and where their jobs may go"
+    loss = "slurmgen then asks for your consent again"
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__(path or state_folder() / "secrets.sqlite")
 
     def has(self, project: str, name: str, route: Route) -> bool:
         """Whether the user has agreed."""
-        if not self.path.exists():
-            return False
         query = "SELECT 1 FROM consents WHERE project = ? AND name = ? AND place = ?"
-        with self._open() as database:
-            return database.execute(query, (project, name, _place(route))).fetchone() is not None
+        with self._reading() as database:
+            return bool(database and database.execute(query, (project, name, _place(route))).fetchone())
 
     def add(self, project: str, name: str, route: Route) -> None:
         """Remember that the user agrees."""

@@ -119,10 +119,8 @@ class Races(Ledger):
         return {one for one in records if winners.get(one.part_of, one.key) != one.key}
 
     def _race(self, where: str, value: str) -> Race | None:
-        if not self.path.exists():
-            return None
-        with self._open() as database:
-            return next(iter(_select(database, where, value)), None)
+        with self._reading() as database:
+            return next(iter(_select(database, where, value)), None) if database else None
 
 
 def _select(database: sqlite3.Connection, where: str, value: str) -> list[Race]:

@@ -6,13 +6,14 @@ from msgspec import Struct
 
 from slurmgen.jobs.efficiency import Enough, enough
 from slurmgen.jobs.failure import Why
+from slurmgen.jobs.final_states import LastKnown
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
 from slurmgen.jobs.report_object import JobObject, TaskObject, Winner
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
 from slurmgen.jobs.segments import main_state, which
-from slurmgen.jobs.slurm_client import ended
+from slurmgen.jobs.slurm_client import UNKNOWN, ended, outcome
 from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.replies import GONE, WAITING, JobState
@@ -136,6 +137,14 @@ class Report(Struct, frozen=True, kw_only=True):
         return bool(self.excludes) and self.main.reason == "BadConstraints"
 
     @property
+    def last_known(self) -> LastKnown | None:
+        """Its earlier state, if it is not known now; of a sweep, that of its arrays that had not ended."""
+        jobs = [self.job, *(Job.of(one, self.job.route) for one in self.further)]
+        found = [known for job in jobs if (known := job.last_known)] if self.state == UNKNOWN else []
+        state = outcome([JobState(id="", state=known.state) for known in found])
+        return LastKnown(state, min(known.at for known in found)) if found else None
+
+    @property
     def elapsed(self) -> int | None:
         """Seconds that it has run."""
         return whole_seconds(self.main.elapsed)
@@ -208,6 +217,7 @@ def to_json(report: Report) -> JobObject:
         lost_to=report.lost_to,
         error=report.error,
         remembered=report.remembered,
+        last_known=report.last_known,
     )
 
 

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from slurmgen.jobs.efficiency import Enough
 from slurmgen.jobs.failure import Why
+from slurmgen.jobs.final_states import LastKnown
 from slurmgen.jobs.requeued import Requeued
 from slurmgen.slurm.usage import Usage
 
@@ -107,3 +108,5 @@ class JobObject(Struct, frozen=True, kw_only=True):
     "Why the state is unknown, else empty."
     remembered: str
     "Why the state is from the ledger and not from Slurm, else empty."
+    last_known: LastKnown | None
+    "The state at an earlier query, if the state is unknown because the site was not reached; else null."

@@ -101,6 +101,7 @@ def _array_lines(report: Report) -> Iterator[str]:
 def details(report: Report) -> Iterator[tuple[str, str]]:
     """What explains the state of a job: a label and a text, or no label and a sentence."""
     yield from (("", text) for text in [report.lost] if text)
+    yield from (("last known", known.text()) for known in [report.last_known] if known)
     yield from _waiting(report)
     yield from _failure(report)
     if report.usage and report.elapsed and not report.is_array:

@@ -8,12 +8,13 @@ from msgspec import structs
 from slurmgen.errors import CommandFailed, ConfigError, SlurmgenError, TwinError
 from slurmgen.jobs.failure import Why, is_not_found, why, with_logged_code, with_lost_environment
 from slurmgen.jobs.failure_patterns import RUN_AGAIN, STOP_EARLIER
-from slurmgen.jobs.final_states import as_text, with_final
+from slurmgen.jobs.final_states import LastKnown, as_text, with_final
 from slurmgen.jobs.job import Borrow, Job, group_by_route
-from slurmgen.jobs.ledger import Ledger
+from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.log_paths import recorded_logs
 from slurmgen.jobs.lost_races import with_winners
+from slurmgen.jobs.new_entry import now
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import if_readable, remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
@@ -222,9 +223,21 @@ def save_final_states(reports: Iterable[Report]) -> None:
         for record, end in seen.items()
         if record and end != (record.final, record.why, record.requeued)
     }
-    if changed:
+    unended = _last_states(report for report in reports if report.job.record in seen)
+    if changed or unended:
         with suppress(ConfigError):  # the next query finds them again
-            Ledger().save_final_states(changed)
+            Ledger().save_final_states(changed, unended)
+
+
+def _last_states(reports: Iterable[Report]) -> dict[Record, str]:
+    """The states to keep of jobs that have not ended, for when their site is not reached."""
+    at = now()
+    known = [(report.job, LastKnown(report.state, at)) for report in reports if not _final(report)]
+    return {
+        job.record: to_text(last)
+        for job, last in known
+        if job.record and last.state not in (UNKNOWN, GONE) and last.replaces(job.last_known)
+    }
 
 
 def _log_ends(

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from msgspec import structs
 
@@ -164,8 +164,9 @@ def _connected(ledger: Ledger, entries: Sequence[Record], connect: Callable[[], 
 
 
 def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
-    for entry in entries:
-        ledger.release(entry.key)
+    with suppress(ConfigError):  # what ended the submission is reported; the same command uses them again
+        for entry in entries:
+            ledger.release(entry.key)
 
 
 def _announce(ledger: Ledger, outcomes: Sequence[Outcome], observer: Observer) -> None:

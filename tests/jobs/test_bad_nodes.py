@@ -122,7 +122,7 @@ def test_several_processes_may_add_nodes_at_the_same_time(nodes: BadNodes) -> No
 def test_a_file_that_is_not_a_database_is_refused(nodes: BadNodes) -> None:
     nodes.path.parent.mkdir(mode=0o700)
     nodes.path.write_text("no database")
-    with pytest.raises(ConfigError, match=r"It records bad nodes; move it away"):
+    with pytest.raises(ConfigError, match=r"move it away to start .* exclude no bad node"):
         nodes.current()
 
 

@@ -186,6 +186,27 @@ def test_cancel_ends_a_job(call: Call) -> None:
     assert "is CANCELLED" in call("cancel", job, new=False).stdout
 
 
+def test_the_last_known_state_of_a_job_is_shown_when_its_site_is_not_reached(
+    project: Path, login_node: Server, testbed: Testbed, tmp_path: Path, slurmgen: Run
+) -> None:
+    config = tmp_path / "ssh_config"
+    route = ["--site", "generic", "--host", "far", "--ssh-config", login_node.config(tmp_path)]
+    script = ["--framework", "python", "--time", "5", "--script", "sleep.py"]
+    job = slurmgen("submit", *route, *script, cwd=project).stdout.strip()
+    eventually(lambda: "RUNNING" in slurmgen("status", job).stdout)
+    config.write_text(config.read_text().replace(f"Port {login_node.port}", f"Port {closed_port()}"))
+    one, some, all_ = (slurmgen("status", *args) for args in ([job], [], ["--all"]))
+    assert [reply.returncode for reply in (one, some, all_)] == [3, 3, 3]
+    for text in (one.stdout, some.stdout, all_.stdout):
+        assert re.search(r"^  last known: RUNNING \d+ (s|min) ago$", text, re.MULTILINE)
+        assert "UNKNOWN" in text
+    assert "error: cannot connect to " in one.stderr
+    single, listed = (json.loads(slurmgen("status", *args, "--json").stdout) for args in ([job], []))
+    assert single["last_known"] == listed["jobs"][0]["last_known"]
+    assert (single["state"], single["last_known"]["state"]) == ("UNKNOWN", "RUNNING")
+    testbed.run("scancel", job)
+
+
 def test_test_only_submits_no_job_and_adds_no_record(call: Call) -> None:
     good = call("submit", "--script", "train.py", "--test-only")
     assert (good.returncode, good.stdout) == (0, "")

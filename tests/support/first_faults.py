@@ -133,8 +133,8 @@ class Steps:
                 return run(*args, **values)  # type: ignore[arg-type]
 
         @contextmanager
-        def broken_writing(file: StateFile) -> Iterator[object]:
-            with self._step(), writing(file) as database:
+        def broken_writing(file: StateFile, **how: bool) -> Iterator[object]:
+            with self._step(), writing(file, **how) as database:
                 yield database
 
         LocalTransport.run = broken_run  # type: ignore[method-assign, assignment]

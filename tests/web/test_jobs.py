@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from msgspec import json, structs
 from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
+from slurmgen.errors import ConnectionFailed
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.report import Report
@@ -296,6 +298,18 @@ def test_the_table_says_why_no_job_is_queried(user: TestClient, monkeypatch: pyt
     text = " ".join(user.get("/jobs").text.split())
     assert "<strong>The jobs are not queried</strong>" in text
     assert "the disk is full. Free some." in text
+
+
+def test_a_row_has_the_last_known_state_of_a_job_whose_site_is_not_reached(
+    user: TestClient, ledger: Ledger
+) -> None:
+    seen = json.encode({"state": "RUNNING", "at": (datetime.now(UTC) - timedelta(minutes=12)).isoformat()})
+    ledger.settle_all([record(1, "", seen=seen.decode()), record(2, seen=seen.decode())])
+    page = user.get("/jobs").text
+    assert page.count("last known: RUNNING 12 min ago") == 1
+    board = user.app.state.jobs.board  # type: ignore[attr-defined]
+    board.fail(job_of(record(1, "")).route, ConnectionFailed("the network is down"))
+    assert user.get("/jobs").text.count("last known: RUNNING 12 min ago") == 1
 
 
 def test_a_link_or_a_prefetched_address_starts_no_step_in_a_job(user: TestClient, ledger: Ledger) -> None:

@@ -22,8 +22,8 @@ from slurmgen.web.jobs.rows import Known, Row, group_row, ids_of, job_row
 from slurmgen.web.jobs.table import Changes, Table
 
 _UNEXPLAINED = "it is not known why it failed"
-_HEAD = 28
-"Bytes up to the end of SQLite's file change counter."
+_SETTLED = 2.0
+"Seconds; the coarsest clock of a file system counts single ones."
 
 
 class Board:
@@ -235,9 +235,11 @@ def groups_of(records: Mapping[str, Record]) -> dict[str, list[str]]:
 
 
 def _stamp(path: Path) -> object:
-    """Changes whenever the ledger does: SQLite counts the transactions in the head of the file."""
+    """Changes whenever the ledger may have. Only SQLite opens the file, as `StateFile` says."""
     try:
-        with path.open("rb") as file:
-            return path.stat().st_ino, file.read(_HEAD)
-    except OSError:
-        return None
+        status = path.stat()
+    except OSError:  # reading it says why
+        return object()
+    # A change right after this one may get the same time.
+    is_settled = time.time() - status.st_mtime > _SETTLED
+    return (status.st_ino, status.st_mtime_ns, status.st_size) if is_settled else object()

@@ -1,7 +1,7 @@
-"""`python -m tests.campaign --trials 1000 --seed 1 --jobs 4`: make trials, and print a table of what came of them.
+"""`python -m tests.campaign --trials 1000 --seed 1 --jobs 4`: make trials, and print a table of them.
 
-`--only K` repeats trial K of a seed and prints all of it; `--fault` and `--command` choose some, `--table` writes the
-table as Markdown, for docs/reliability.md. The exit code is 1 if anything was wrong.
+`--only K` repeats trial K of a seed and prints all of it. `--fault` and `--command` choose some, `--table`
+writes the table as Markdown, for docs/reliability.md. The exit code is 1 if anything was wrong.
 """
 
 import argparse
@@ -56,7 +56,13 @@ class Made:
 
 def plan(count: int, seed: int, faults: str = "", commands: str = "") -> list[Planned]:
     """Trials of all faults and commands in turn."""
-    pairs = [(kind, fault, name) for fault in FAULTS for name in COMMANDS for kind in fault.kinds if fits(fault, name)]
+    pairs = [
+        (kind, fault, name)
+        for fault in FAULTS
+        for name in COMMANDS
+        for kind in fault.kinds
+        if fits(fault, name)
+    ]
     random.Random(seed).shuffle(pairs)  # noqa: S311
     chosen = [
         Planned(number, seed, *pairs[number % len(pairs)])
@@ -66,7 +72,9 @@ def plan(count: int, seed: int, faults: str = "", commands: str = "") -> list[Pl
 
 
 def fits(fault: Fault, command: str) -> bool:
-    return bool(fault.lives & set(COMMANDS[command].lives)) and (not fault.commands or command in fault.commands)
+    return bool(fault.lives & set(COMMANDS[command].lives)) and (
+        not fault.commands or command in fault.commands
+    )
 
 
 def make(shared: World, planned: Planned) -> Made:
@@ -104,7 +112,8 @@ def run(planned: Sequence[Planned], jobs: int) -> Iterator[Made]:
 
 
 def _work(kind: str, index: int, planned: Sequence[Planned], numbers: Any, results: Any) -> None:
-    os.environ |= {"PYTEST_XDIST_WORKER": f"gw{index}", "PYTEST_XDIST_WORKER_COUNT": "16"}  # ports of its own
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # ports of its own
+        os.environ |= {"PYTEST_XDIST_WORKER": f"gw{index}", "PYTEST_XDIST_WORKER_COUNT": "16"}
     by_number = {one.number: one for one in planned}
     with world(kind) as shared:
         while (number := numbers.get()) is not None:
@@ -122,7 +131,10 @@ def table(made: Sequence[Made]) -> str:
         cells = [_cell(by_cell.get((fault, name), Counter())) for name in commands]
         lines.append(f"| {fault} | " + " | ".join(cells) + " |")
     totals = Counter(one.verdict.kind for one in made)
-    lines += ["", f"{len(made)} trials: " + ", ".join(f"{totals[kind]} {kind}" for kind in KINDS if totals[kind])]
+    lines += [
+        "",
+        f"{len(made)} trials: " + ", ".join(f"{totals[kind]} {kind}" for kind in KINDS if totals[kind]),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -139,7 +151,11 @@ def report(one: Made, *, whole: bool) -> None:
         what = f"{one.fault} x {one.command} ({one.kind}), {one.seconds:.0f} s"
         print(f"trial {one.number}: {one.verdict.kind}: {what}\n    {one.verdict.why}")  # noqa: T201
         if one.reply and one.truth:
-            seen = (f"exit code {one.reply.code}", f"stdout: {one.reply.out[:800]!r}", f"stderr: {one.reply.err[:800]!r}")
+            seen = (
+                f"exit code {one.reply.code}",
+                f"stdout: {one.reply.out[:800]!r}",
+                f"stderr: {one.reply.err[:800]!r}",
+            )
             print("    " + "\n    ".join((*seen, f"truth: {one.truth}")), flush=True)  # noqa: T201
 
 
@@ -153,7 +169,12 @@ def main() -> int:
     parser.add_argument("--command", default="", choices=["", *COMMANDS])
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
-    planned = plan(max([given.trials, *(number + 1 for number in given.only or ())]), given.seed, given.fault, given.command)
+    planned = plan(
+        max([given.trials, *(number + 1 for number in given.only or ())]),
+        given.seed,
+        given.fault,
+        given.command,
+    )
     chosen = [one for one in planned if given.only is None or one.number in given.only]
     made: list[Made] = []
     with ExitStack():
@@ -161,10 +182,12 @@ def main() -> int:
             made.append(one)
             report(one, whole=given.only is not None)
             if len(made) % 20 == 0:
-                print(f"{len(made)} of {len(chosen)}", Counter(each.verdict.kind for each in made), flush=True)  # noqa: T201
+                counts = dict(Counter(each.verdict.kind for each in made))
+                print(f"{len(made)} of {len(chosen)}: {counts}", flush=True)  # noqa: T201
     text = table(made)
     print(text)  # noqa: T201
     if given.table:
+        given.table.parent.mkdir(exist_ok=True)
         given.table.write_text(text)
     return int(any(one.verdict.kind not in {RIGHT, UNKNOWN} for one in made))
 

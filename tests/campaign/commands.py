@@ -10,11 +10,13 @@ from pathlib import Path
 from random import Random
 
 from tests.campaign.faults import Fault, Over
-from tests.campaign.oracle import ACTIVE, RIGHT, Reply, Truth, Verdict, judge
+from tests.campaign.oracle import ACTIVE, Reply, Truth, Verdict, judge
 from tests.campaign.runner import Done, Process
 from tests.campaign.world import LISTENER, PATIENCE, Job, Trial
 from tests.support.twins import eventually
 
+PATIENCE_AT_END = 60.0
+"Seconds in which a command that waits for a job that has ended must end."
 CODES = (0, 0, 1, 7)
 "Of programs; 3 is that of a command that does not know."
 
@@ -99,7 +101,7 @@ def wait(scene: Scene) -> Done:
     """Until the job ends, which it does when the fault is over and two more queries were made."""
     process = scene.trial.start("wait", scene.name, *scene.chance.choice(([], ["--json"])))
     if scene.life == "ended":
-        return process.done(PATIENCE)
+        return process.done(PATIENCE_AT_END)
     _until(process, scene.over)
     calls = scene.trial.calls()
     _until(process, lambda: scene.trial.calls() >= calls + 2)
@@ -110,7 +112,7 @@ def follow(scene: Scene) -> Done:
     """Until the job ends, which it does when the fault is over and a further line has been shown."""
     process = scene.trial.start("logs", "-f", scene.name)
     if scene.life == "ended":
-        return process.done(PATIENCE)
+        return process.done(PATIENCE_AT_END)
     _until(process, scene.over)
     scene.job.say("line in between")
     _until(process, lambda: "line in between" in process.out)
@@ -151,7 +153,9 @@ def resubmit(scene: Scene) -> Done:
 def resubmitted(scene: Scene, done: Done) -> str:
     """One job of that name and key more, with the id that was printed."""
     id_ = json.loads(done.out)["id"]
-    ids = [one for one, name in scene.trial.listed().items() if name == scene.job.name and one != scene.job.id]
+    ids = [
+        one for one, name in scene.trial.listed().items() if name == scene.job.name and one != scene.job.id
+    ]
     scene.trial.jobs += [Job(scene.job.name, scene.job.gate, one) for one in ids]
     return "" if ids == [id_] else f"prints {id_}, but the new jobs are {ids}"
 
@@ -168,8 +172,8 @@ def waits(scene: Scene, done: Done) -> str:
     shown = scene.trial.shown(job.id)
     if shown.get("JobName") != job.name:
         return f"job {job.id} is {shown.get('JobName')}"
-    on = shown.get("Dependency", "")
-    return "" if scene.life == "ended" or scene.job.id in on else f"its dependency is {on}"
+    on, must = shown.get("Dependency", ""), scene.life != "ended"
+    return "" if must == (scene.job.id in on) else f"its dependency is {on}"
 
 
 def shell(scene: Scene) -> Done:
@@ -193,8 +197,10 @@ def port(scene: Scene) -> Done:
             seen = client.recv(100)
         process.interrupt()
     done = process.done(60)
-    told = Done(0 if done.code in {130, 1, -2} and seen else done.code, seen.decode(), done.err.replace("interrupted", ""))
-    return told if told.code != 130 else Done(3, "", f"error: {done.err}")
+    stopped = done.code in {130, 1, -2}  # by ^C
+    if not stopped:
+        return Done(done.code, "", done.err)
+    return Done(0, seen.decode(), "") if seen else Done(3, "", f"error: {done.err}")
 
 
 def forwarded(scene: Scene, done: Done) -> str:
@@ -237,7 +243,7 @@ def prepared(trial: Trial, fault: Fault, command: str, chance: Random) -> Scene:
     if fault.reuses:
         trial.world.forget_all(int(job.id))
     other = trial.running(trial.job(f"other-{tag}"))
-    assert not fault.reuses or other.id == job.id
+    assert not fault.reuses or other.id == job.id, f"{job.id} was not used again, but {other.id}"
     return Scene(trial, fault, command, chance, life, job, other, code)
 
 
@@ -267,14 +273,13 @@ def _judged(scene: Scene, kind: Command, reply: Reply, log: str) -> tuple[Verdic
         exit_code=scene.code if scene.states & {"COMPLETED", "FAILED"} else None,
         age=time.monotonic() - trial.began,
         log=(log, trial.log(scene.job)),
-        must_know=fault.harmless or untouched or kind.waits or scene.command in fault.retried,
+        must_know=not fault.reuses
+        and (fault.harmless or untouched or kind.waits or scene.command in fault.retried),
         forgotten=fault.reuses,
         skewed=trial.skewed,
         harmed=tuple(_harm(scene)),
         result=result,
     )
-    if fault.reuses:
-        truth = _of_reused(truth)
     return judge(reply, truth), reply, truth
 
 
@@ -284,12 +289,6 @@ def _states(scene: Scene) -> frozenset[str]:
     return frozenset(scene.states | between)
 
 
-def _of_reused(truth: Truth) -> Truth:
-    from dataclasses import replace
-
-    return replace(truth, must_know=False)
-
-
 def _harm(scene: Scene) -> list[str]:
     """What happened to jobs that the command did not name, and to the files of those that run."""
     state = scene.trial.state(scene.other.id)
@@ -297,8 +296,9 @@ def _harm(scene: Scene) -> list[str]:
     if scene.command != "cancel" and "CANCELLED" in scene.states:
         harmed.append("the job was canceled")
     running = [scene.other, *([scene.job] if scene.life == "running" and scene.command == "prune" else [])]
-    harmed += [f"the folder of {job.name}, which runs, was removed" for job in running if not Path(job.folder).is_dir()]
+    harmed += [
+        f"the folder of {job.name}, which runs, was removed"
+        for job in running
+        if not Path(job.folder).is_dir()
+    ]
     return harmed
-
-
-__all__ = ["COMMANDS", "RIGHT", "perform"]

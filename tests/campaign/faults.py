@@ -1,4 +1,4 @@
-"""What breaks between a user and Slurm; each fault is real where it can be, else a reply that a healthy Slurm does not give."""
+"""What breaks between a user and Slurm: for real, or by a reply that a healthy Slurm does not give."""
 
 import json
 import os
@@ -18,7 +18,15 @@ from tests.support.links import Fault as Broken
 
 Over = Callable[[], bool]
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-NOISE = (r"\033]0;login node\007", "Welcome! Quota: 12 of 100", "4711", "8|RUNNING|None|", "\\xff\\xfe", "{}", "0\\t")
+NOISE = (
+    r"\033]0;login node\007",
+    "Welcome! Quota: 12 of 100",
+    "4711",
+    "8|RUNNING|None|",
+    "\\xff\\xfe",
+    "{}",
+    "0\\t",
+)
 REFUSALS = (
     "slurm_load_jobs error: RPC rate limit exceeded",
     "slurm_load_jobs error: Socket timed out on send/recv operation",
@@ -63,7 +71,9 @@ def _always() -> bool:
     return True
 
 
-def lasting(act: Callable[[Trial, Random], object]) -> Callable[[Trial, Random], AbstractContextManager[Over]]:
+def lasting(
+    act: Callable[[Trial, Random], object],
+) -> Callable[[Trial, Random], AbstractContextManager[Over]]:
     """A fault that lasts as long as the trial."""
 
     @contextmanager
@@ -77,7 +87,9 @@ def lasting(act: Callable[[Trial, Random], object]) -> Callable[[Trial, Random],
 def noise(line: str) -> Callable[[Trial, Random], AbstractContextManager[Over]]:
     """What a login file prints."""
     return lasting(
-        lambda trial, chance: (trial.home / ".bashrc").write_text(line.format(shlex.quote(chance.choice(NOISE))) + "\n")
+        lambda trial, chance: (trial.home / ".bashrc").write_text(
+            line.format(shlex.quote(chance.choice(NOISE))) + "\n"
+        )
     )
 
 
@@ -113,7 +125,11 @@ def replied(
         usable = [one for one in programs if trial.world.accounting or one != "sacct"]
         program = chance.choice([*usable, "squeue"])
         calls, first = chance.choice((1, 1, 2)), trial.calls(program)
-        words = {"bytes": chance.randint(1, 70), "seconds": chance.randint(1, 4), "error": chance.choice(REFUSALS)}
+        words = {
+            "bytes": chance.randint(1, 70),
+            "seconds": chance.randint(1, 4),
+            "error": chance.choice(REFUSALS),
+        }
         trial.plan(program, f"if [ $n -lt {first + calls} ]; then {text.format(**words)}; fi")
         queries = trial.calls()
         yield lambda: trial.calls(program) >= first + calls or trial.calls() > queries + 3
@@ -127,7 +143,10 @@ def record(**values: str) -> Callable[[Trial, Random], AbstractContextManager[Ov
     @contextmanager
     def broken(trial: Trial, chance: Random) -> Iterator[Over]:
         job, first = trial.jobs[0], trial.calls()
-        years = {"State": chance.choice(("COMPLETED", "FAILED", "CANCELLED by 4120")), "JobName": "someone_else_4120"}
+        years = {
+            "State": chance.choice(("COMPLETED", "FAILED", "CANCELLED by 4120")),
+            "JobName": "someone_else_4120",
+        }
         row = {"JobID": job.id, "JobIDRaw": job.id, "ExitCode": "0:0"} | years | values
         (trial.folder / "row.json").write_text(json.dumps(row))
         (trial.folder / "row").write_text(ROW.format(path=str(trial.folder / "row.json")))
@@ -191,19 +210,34 @@ def small_disk(trial: Trial) -> None:
 
 
 def fill(trial: Trial, _chance: Random) -> None:
-    subprocess.run(["dd", "if=/dev/zero", f"of={trial.home}/ballast", "bs=4k", "status=none"], stderr=-3, check=False)
+    subprocess.run(
+        ["dd", "if=/dev/zero", f"of={trial.home}/ballast", "bs=4k", "status=none"], stderr=-3, check=False
+    )
 
 
 def skew(trial: Trial, chance: Random) -> None:
     trial.skewed = True
     offset = chance.choice(("+90m", "-90m", "+3d", "-3d", "+20s"))
-    (trial.home / ".environment").write_text(f"export LD_PRELOAD={FAKETIME} FAKETIME={offset} FAKETIME_DONT_RESET=1\n")
+    (trial.home / ".environment").write_text(
+        f"export LD_PRELOAD={FAKETIME} FAKETIME={offset} FAKETIME_DONT_RESET=1\n"
+    )
 
 
 _RETRIED = frozenset({"cancel", "--after"})
-_OLD = {"Elapsed": "00:10:00", "Timelimit": "01:00:00", "Start": "2017-10-03T17:39:29", "NodeList": "old[1-2]"}
+_OLD = {
+    "Elapsed": "00:10:00",
+    "Timelimit": "01:00:00",
+    "Start": "2017-10-03T17:39:29",
+    "NodeList": "old[1-2]",
+}
 _OLD |= {"Submit": "2017-10-03T17:39:00", "End": "2017-10-03T17:49:29", "User": "someone", "Comment": ""}
-_HALF = {"JobName": "allocation", "State": "COMPLETED", "Elapsed": "00:00:01", "Timelimit": "", "NodeList": "127.0.0.1"}
+_HALF = {
+    "JobName": "allocation",
+    "State": "COMPLETED",
+    "Elapsed": "00:00:01",
+    "Timelimit": "",
+    "NodeList": "127.0.0.1",
+}
 CONNECTED = frozenset({"shell", "port"})
 FAULTS = [
     Fault("none", lasting(lambda _trial, _chance: None), harmless=True),

@@ -15,9 +15,7 @@ STATEMENT, CANCELLATION, EARLY = "wrong statement", "wrong cancellation", "ended
 TRACEBACK, HUNG = "traceback", "hung"
 WRONG = (STATEMENT, CANCELLATION, EARLY, TRACEBACK, HUNG)
 ACTIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"})
-STATES = ACTIVE | set(
-    "COMPLETED FAILED CANCELLED TIMEOUT NODE_FAIL OUT_OF_MEMORY BOOT_FAIL PREEMPTED DEADLINE REVOKED GONE UNKNOWN".split()
-)
+STATES = ACTIVE | set("COMPLETED FAILED CANCELLED TIMEOUT NODE_FAIL OUT_OF_MEMORY GONE UNKNOWN".split())
 UNREACHED = 3
 SLACK = 60
 "Seconds that a time may be off on a busy machine."
@@ -163,7 +161,11 @@ def _false_json(reply: Reply, truth: Truth) -> Iterator[str]:
         if job.get("name", truth.name) != truth.name:
             yield f"JSON has the name {job['name']!r}"
         code = job.get("exit_code")
-        if code is not None and state not in ACTIVE and code not in {truth.exit_code, 0 if state == "CANCELLED" else None}:
+        if (
+            code is not None
+            and state not in ACTIVE
+            and code not in {truth.exit_code, 0 if state == "CANCELLED" else None}
+        ):
             yield f"JSON has exit code {code}, not {truth.exit_code}"
         if job.get("ended") and truth.active:
             yield "JSON has ended: true"
@@ -192,7 +194,9 @@ def _zero(reply: Reply, truth: Truth) -> str:
 
 
 def _status(reply: Reply, truth: Truth) -> str:
-    said = [state for state, _ in _states(reply.out, truth.id)] + [job.get("state") for job in jobs_in(reply.out)]
+    said = [state for state, _ in _states(reply.out, truth.id)] + [
+        job.get("state") for job in jobs_in(reply.out)
+    ]
     if reply.code == 0 and not set(said) & truth.states and not truth.forgotten:
         return f"exit code 0 without the state: {reply.out[:200]!r}"
     return "" if reply.code in {0, UNREACHED} else f"exit code {reply.code}: {reply.err[-200:]}"

@@ -44,4 +44,4 @@ def page(argv: list[str]) -> None:
     print(re.sub(r"<(?!div class=.state-line)[^>]*>", "", reply.text))  # noqa: T201
     if 'class="error"' in reply.text or "notice problem" in reply.text or not reply.is_success:
         print(f"error: {reply.status_code}", file=sys.stderr)  # noqa: T201
-        sys.exit(70 if reply.status_code >= 500 else 3)  # noqa: PLR2004
+        sys.exit(70 if reply.status_code >= 500 else 3)

@@ -1,4 +1,4 @@
-"""Commands as copies of one process that has imported slurmgen: each import of it takes half a second of CPU."""
+"""Commands as copies of one process that has imported slurmgen, which takes half a second of CPU."""
 
 import os
 import signal

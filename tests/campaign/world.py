@@ -1,4 +1,4 @@
-"""A real Slurm behind a real sshd, the projects of trials, and the truth, which the controller tells directly."""
+"""A real Slurm behind a real sshd, and the truth, which its controller tells without the fault between."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.support.sshd import Server, privilege_separation_folder, sshd
 from tests.support.twins import WITHOUT_OTHERS, Testbed, eventually, twin
 
 PLAIN, ACCOUNTING = "generic", "generic with accounting"
-PATIENCE = 150.0
+PATIENCE = 100.0
 "Seconds after which a command hangs."
 RUNNING, ENDED = frozenset({"RUNNING"}), frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 PROGRAMS = ("squeue", "sacct", "scontrol", "scancel", "sbatch")
@@ -86,13 +86,18 @@ class World:
         """Start the controller without its records; the next job has this id."""
         controller = self.daemon("slurmctld")
         daemons.stop(controller)
+        for path in (self.testbed.twin.folder / "state").iterdir():
+            if path.name.startswith(("job_state", "hash.")):  # -c alone goes on with the ids
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         conf = self.testbed.twin.slurm_conf
         conf.write_text(re.sub(r"FirstJobId=\d+", f"FirstJobId={first_id}", conf.read_text()))
         daemons.start(structs.replace(controller, argv=(*controller.argv, "-c")))
         eventually(self.is_idle)
 
     def is_idle(self) -> bool:
-        idle = self.testbed.tried("sinfo", "--noheader", "--Node", "--states=idle,mixed", "--format=%N").split()
+        idle = self.testbed.tried(
+            "sinfo", "--noheader", "--Node", "--states=idle,mixed", "--format=%N"
+        ).split()
         return set(idle) == set(self.testbed.twin.nodes)
 
     def heal(self) -> None:
@@ -169,7 +174,10 @@ class Trial:
         return self.folder / "project"
 
     def environ(self) -> dict[str, str]:
-        own = {f"XDG_{name}_HOME": str(self.folder / name.lower()) for name in ("STATE", "CONFIG", "CACHE", "DATA")}
+        own = {
+            f"XDG_{name}_HOME": str(self.folder / name.lower())
+            for name in ("STATE", "CONFIG", "CACHE", "DATA")
+        }
         kept = {name: text for name, text in os.environ.items() if not name.startswith(WITHOUT_OTHERS)}
         return kept | own | {"HOME": str(self.folder / "user"), "NO_COLOR": "1", "COLUMNS": "200"}
 

@@ -10,15 +10,17 @@ from pathlib import Path
 from random import Random
 
 from tests.campaign.faults import Fault, Over
-from tests.campaign.oracle import ACTIVE, Reply, Truth, Verdict, judge
+from tests.campaign.oracle import ACTIVE, UNREACHED, Reply, Truth, Verdict, judge
 from tests.campaign.runner import Done, Process
 from tests.campaign.world import LISTENER, PATIENCE, Job, Trial
 from tests.support.twins import eventually
 
 PATIENCE_AT_END = 60.0
 "Seconds in which a command that waits for a job that has ended must end."
-CODES = (0, 0, 1, 7)
+CODES = (0, 0, 1, 7, 137)
 "Of programs; 3 is that of a command that does not know."
+SUBMITS = {"resubmit", "--after"}
+"Commands that are repeated until they succeed, and may make one job."
 
 
 @dataclass
@@ -36,6 +38,7 @@ class Scene:
     over: Over = lambda: True
     early: bool = False
     states: set[str] = field(default_factory=set)
+    argv: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -43,6 +46,7 @@ class Scene:
         return self.job.name if self.fault.reuses else self.job.id
 
     def run(self, *argv: str) -> Done:
+        self.argv = argv
         return self.trial.run(*argv)
 
     def note(self) -> None:
@@ -95,6 +99,11 @@ def canceled(scene: Scene, _done: Done) -> str:
 def page(scene: Scene) -> Done:
     """The state on the page."""
     return scene.trial.run(scene.job.key, "state", function="page")
+
+
+def page_cancel(scene: Scene) -> Done:
+    """The form of the page."""
+    return scene.trial.run(scene.job.key, "cancel", function="page")
 
 
 def wait(scene: Scene) -> Done:
@@ -161,14 +170,18 @@ def resubmitted(scene: Scene, done: Done) -> str:
 
 
 def after(scene: Scene) -> Done:
-    scene.trial.written("next")
-    return scene.run("submit", "next.sh", "--after", scene.name, "--json", *scene.trial.route())
+    scene.trial.written(f"next-{scene.job.name}")
+    return scene.run(
+        "submit", f"next-{scene.job.name}.sh", "--after", scene.name, "--json", *scene.trial.route()
+    )
 
 
 def waits(scene: Scene, done: Done) -> str:
     """The new job waits for the job, unless that has ended well."""
     job = scene.trial.jobs[-1]
     scene.trial.submitted(job, done.out)
+    if (count := list(scene.trial.listed().values()).count(job.name)) != 1:
+        return f"there are {count} jobs {job.name}"
     shown = scene.trial.shown(job.id)
     if shown.get("JobName") != job.name:
         return f"job {job.id} is {shown.get('JobName')}"
@@ -223,6 +236,7 @@ COMMANDS = {
     "port": Command(port, ("running",), forwarded),
     "top": Command(top, ("running",)),
     "page": Command(page, BOTH),
+    "page: cancel": Command(page_cancel, BOTH, canceled),
 }
 
 
@@ -230,7 +244,7 @@ def prepared(trial: Trial, fault: Fault, command: str, chance: Random) -> Scene:
     """The jobs of a trial, without a fault yet."""
     lives = [one for one in COMMANDS[command].lives if one in fault.lives]
     life, code = chance.choice(lives), chance.choice(CODES)
-    if command in {"resubmit", "--after"}:
+    if command in SUBMITS:
         code = 0
     fault.prepare(trial)
     tag = f"{chance.randrange(16**6):06x}"
@@ -242,7 +256,9 @@ def prepared(trial: Trial, fault: Fault, command: str, chance: Random) -> Scene:
         trial.ended(job, code)
     if fault.reuses:
         trial.world.forget_all(int(job.id))
-    other = trial.running(trial.job(f"other-{tag}"))
+    # A job that is not slurmgen's is as good, and costs less.
+    ours = fault.reuses or command == "prune"
+    other = trial.running((trial.job if ours else trial.foreign_job)(f"other-{tag}"))
     assert not fault.reuses or other.id == job.id, f"{job.id} was not used again, but {other.id}"
     return Scene(trial, fault, command, chance, life, job, other, code)
 
@@ -265,7 +281,7 @@ def perform(trial: Trial, fault: Fault, command: str, chance: Random) -> tuple[V
 def _judged(scene: Scene, kind: Command, reply: Reply, log: str) -> tuple[Verdict, Reply, Truth]:
     fault, trial = scene.fault, scene.trial
     untouched = trial.link is not None and not trial.link.struck
-    result = kind.effect(scene, Done(reply.code, reply.out, reply.err)) if reply.code == 0 else ""
+    result = _effect(scene, kind, Done(reply.code, reply.out, reply.err))
     truth = Truth(
         id=scene.job.id,
         name=scene.job.name,
@@ -283,9 +299,18 @@ def _judged(scene: Scene, kind: Command, reply: Reply, log: str) -> tuple[Verdic
     return judge(reply, truth), reply, truth
 
 
+def _effect(scene: Scene, kind: Command, done: Done) -> str:
+    """Why the effect is not as claimed; that of a submission without a reply shows when it is repeated."""
+    if done.code == UNREACHED and scene.command in SUBMITS and not scene.fault.reuses:
+        done = scene.trial.run(*scene.argv)
+        if done.code != 0:
+            return f"repeated without the fault: exit code {done.code}: {done.err[-300:]}"
+    return kind.effect(scene, done) if done.code == 0 else ""
+
+
 def _states(scene: Scene) -> frozenset[str]:
     """Those that were seen, and those between."""
-    between = {"COMPLETING"} if len(scene.states) > 1 or scene.command == "cancel" else set()
+    between = {"COMPLETING"} if len(scene.states) > 1 or "cancel" in scene.command else set()
     return frozenset(scene.states | between)
 
 
@@ -293,12 +318,12 @@ def _harm(scene: Scene) -> list[str]:
     """What happened to jobs that the command did not name, and to the files of those that run."""
     state = scene.trial.state(scene.other.id)
     harmed = [] if state == "RUNNING" else [f"the other job is {state}"]
-    if scene.command != "cancel" and "CANCELLED" in scene.states:
+    if "cancel" not in scene.command and "CANCELLED" in scene.states:
         harmed.append("the job was canceled")
     running = [scene.other, *([scene.job] if scene.life == "running" and scene.command == "prune" else [])]
     harmed += [
         f"the folder of {job.name}, which runs, was removed"
         for job in running
-        if not Path(job.folder).is_dir()
+        if job.folder and not Path(job.folder).is_dir()
     ]
     return harmed

@@ -209,10 +209,13 @@ def small_disk(trial: Trial) -> None:
     (trial.home / ".bash_profile").write_text(profile)
 
 
-def fill(trial: Trial, _chance: Random) -> None:
-    subprocess.run(
-        ["dd", "if=/dev/zero", f"of={trial.home}/ballast", "bs=4k", "status=none"], stderr=-3, check=False
-    )
+@contextmanager
+def full(trial: Trial, _chance: Random) -> Iterator[Over]:
+    ballast = trial.home / "ballast"
+    write = ["dd", "if=/dev/zero", f"of={ballast}", "bs=4k", "status=none"]
+    subprocess.run(write, stderr=subprocess.DEVNULL, check=False)  # it fails when the disk is full
+    yield _always
+    ballast.unlink()
 
 
 def skew(trial: Trial, chance: Random) -> None:
@@ -223,7 +226,7 @@ def skew(trial: Trial, chance: Random) -> None:
     )
 
 
-_RETRIED = frozenset({"cancel", "--after"})
+_RETRIED = frozenset({"cancel", "page: cancel", "--after"})
 _OLD = {
     "Elapsed": "00:10:00",
     "Timelimit": "01:00:00",
@@ -265,6 +268,6 @@ FAULTS = [
     ),
 ]
 if os.geteuid() == 0:  # only root may mount
-    FAULTS.append(Fault("remote disk full", lasting(fill), prepare=small_disk))
+    FAULTS.append(Fault("remote disk full", full, prepare=small_disk))
 if FAKETIME:
     FAULTS.append(Fault("clock of the login node", lasting(skew), harmless=True))

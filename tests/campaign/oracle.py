@@ -105,6 +105,8 @@ def judge(reply: Reply, truth: Truth) -> Verdict:
 def _completed(reply: Reply, truth: Truth) -> Verdict:
     """The verdict on a reply without a false word: whether it is complete."""
     if is_unknown(reply):
+        if truth.result:
+            return Verdict(STATEMENT, truth.result)
         return Verdict(EARLY, f"gave up: {reply.err[-200:]}") if truth.must_know else Verdict(UNKNOWN)
     if why := EXPECTED.get(reply.command, _nothing)(reply, truth):
         return Verdict(STATEMENT, why)
@@ -202,6 +204,12 @@ def _status(reply: Reply, truth: Truth) -> str:
     return "" if reply.code in {0, UNREACHED} else f"exit code {reply.code}: {reply.err[-200:]}"
 
 
+def _top(reply: Reply, truth: Truth) -> str:
+    if reply.code == 0 and truth.id not in reply.out and not truth.forgotten:
+        return f"exit code 0 without the job: {reply.out[:200]!r}"
+    return _zero(reply, truth)
+
+
 def _wait(reply: Reply, truth: Truth) -> str:
     if truth.forgotten and reply.code == UNREACHED:
         return ""
@@ -238,7 +246,8 @@ def _log_json(reply: Reply, truth: Truth) -> str:
 EXPECTED: dict[str, Callable[[Reply, Truth], str]] = {
     "status": _status,
     "page": _status,
-    "top": _zero,
+    "top": _top,
+    "page: cancel": _zero,
     "wait": _wait,
     "logs": _log,
     "logs --json": _log_json,

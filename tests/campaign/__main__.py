@@ -5,14 +5,15 @@ writes the table as Markdown, for docs/reliability.md. The exit code is 1 if any
 """
 
 import argparse
+import itertools
 import os
 import random
+import signal
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -93,7 +94,24 @@ def make(shared: World, planned: Planned) -> Made:
 def run(planned: Sequence[Planned], jobs: int) -> Iterator[Made]:
     """Make the trials, some at a time; a process has one world."""
     context = get_context("fork")
-    results, workers = context.Queue(), []
+    results = context.Queue()
+    workers = list(_workers(context, planned, jobs, results))
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in planned:
+            yield results.get()
+    except BaseException:
+        for worker in workers:  # each ends its Slurm
+            worker.terminate()
+        raise
+    finally:
+        for worker in workers:
+            worker.join()
+
+
+def _workers(context: Any, planned: Sequence[Planned], jobs: int, results: Any) -> Iterator[Any]:
+    index = itertools.count()
     for kind in (PLAIN, ACCOUNTING):
         numbers, mine = context.Queue(), [one.number for one in planned if one.kind == kind]
         for number in mine:
@@ -101,23 +119,23 @@ def run(planned: Sequence[Planned], jobs: int) -> Iterator[Made]:
         count = min(len(mine), max(1, jobs // 2))
         for _ in range(count):
             numbers.put(None)
-            args = (kind, len(workers), planned, numbers, results)
-            workers.append(context.Process(target=_work, args=args))
-    for worker in workers:
-        worker.start()
-    for _ in planned:
-        yield results.get()
-    for worker in workers:
-        worker.join()
+            args = (kind, next(index), planned, numbers, results)
+            yield context.Process(target=_work, args=args)
 
 
 def _work(kind: str, index: int, planned: Sequence[Planned], numbers: Any, results: Any) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:  # ports of its own
         os.environ |= {"PYTEST_XDIST_WORKER": f"gw{index}", "PYTEST_XDIST_WORKER_COUNT": "16"}
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C goes to all; the first process ends the others
     by_number = {one.number: one for one in planned}
     with world(kind) as shared:
         while (number := numbers.get()) is not None:
             results.put(make(shared, by_number[number]))
+
+
+def _stop(*_: object) -> None:
+    sys.exit(1)
 
 
 def table(made: Sequence[Made]) -> str:
@@ -177,13 +195,13 @@ def main() -> int:
     )
     chosen = [one for one in planned if given.only is None or one.number in given.only]
     made: list[Made] = []
-    with ExitStack():
-        for one in run(chosen, given.jobs):
-            made.append(one)
-            report(one, whole=given.only is not None)
-            if len(made) % 20 == 0:
-                counts = dict(Counter(each.verdict.kind for each in made))
-                print(f"{len(made)} of {len(chosen)}: {counts}", flush=True)  # noqa: T201
+    signal.signal(signal.SIGTERM, _stop)
+    for one in run(chosen, given.jobs):
+        made.append(one)
+        report(one, whole=given.only is not None)
+        if len(made) % 20 == 0:
+            counts = dict(Counter(each.verdict.kind for each in made))
+            print(f"{len(made)} of {len(chosen)}: {counts}", flush=True)  # noqa: T201
     text = table(made)
     print(text)  # noqa: T201
     if given.table:

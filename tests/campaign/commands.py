@@ -152,7 +152,8 @@ def fetched(scene: Scene, _done: Done) -> str:
 
 
 def prune(scene: Scene) -> Done:
-    return scene.run("snapshots", "--prune", "--older-than", "0", *scene.trial.route())
+    yes = ["--yes"] if "--yes" in scene.trial.run("snapshots", "--help").out else []
+    return scene.run("snapshots", "--prune", "--older-than", "0", *yes, *scene.trial.route())
 
 
 def resubmit(scene: Scene) -> Done:
@@ -302,6 +303,7 @@ def _judged(scene: Scene, kind: Command, reply: Reply, log: str) -> tuple[Verdic
 def _effect(scene: Scene, kind: Command, done: Done) -> str:
     """Why the effect is not as claimed; that of a submission without a reply shows when it is repeated."""
     if done.code == UNREACHED and scene.command in SUBMITS and not scene.fault.reuses:
+        scene.trial.connect(scene.trial.server)
         done = scene.trial.run(*scene.argv)
         if done.code != 0:
             return f"repeated without the fault: exit code {done.code}: {done.err[-300:]}"

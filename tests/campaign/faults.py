@@ -106,7 +106,7 @@ def stalled(trial: Trial, chance: Random) -> Iterator[Over]:
 
 
 def _place(chance: Random) -> tuple[int, bool]:
-    return chance.randint(1, chance.choice((1500, 3500, 5500))), chance.random() < 0.5
+    return chance.randint(1, chance.choice((2500, 5000, 9000))), chance.random() < 0.5
 
 
 def _linked(trial: Trial, faults: list[Broken]) -> Iterator[Over]:

@@ -85,6 +85,11 @@ man: $(TESTED)
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz 600
 
+# A thousand trials of all commands that follow a submission, under faults; `test` makes a few of them (tests/campaign).
+.PHONY: campaign
+campaign: $(TESTED)
+	PATH="$(CURDIR)/$(BIN):$$PATH" python -m tests.campaign --trials 1000 --jobs 4 --table build/campaign.md
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 

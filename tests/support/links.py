@@ -19,6 +19,8 @@ class Fault:
     what: What
     at: int
     upwards: bool = False
+    seconds: float | None = None
+    "After which a connection that stalls is cut; when the link ends if None."
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Link:
     def _strike(self, fault: Fault, *sockets: socket.socket) -> None:
         self.struck += 1
         if fault.what == "stall":
-            self._over.wait()
+            self._over.wait(fault.seconds)
         for one in sockets:  # at once, and with a reset
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

@@ -1,0 +1,33 @@
+"""A few trials of the campaign, two at a time; each can be repeated by its number."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.campaign.__main__ import Planned, plan
+from tests.campaign.commands import COMMANDS
+from tests.campaign.faults import FAULTS
+
+SEED, EACH = 1, 2
+
+
+def few() -> list[Planned]:
+    """Each fault twice, with the commands that were chosen least often."""
+    chosen, trials, used = list[Planned](), plan(1000, SEED), Counter[str]()
+    for fault in FAULTS * EACH:
+        left = [one for one in trials if one.fault is fault and one not in chosen]
+        chosen.append(min(left, key=lambda one: used[one.command]))
+        used[chosen[-1].command] += 1
+    return chosen
+
+
+def test_no_command_is_wrong_in_a_few_trials() -> None:
+    chosen = few()
+    assert {one.command for one in chosen} == set(COMMANDS)
+    numbers = [f"--only={one.number}" for one in chosen]
+    argv = [sys.executable, "-m", "tests.campaign", f"--seed={SEED}", "--jobs=2", *numbers]
+    root = Path(__file__).parents[2]
+    reply = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=1500, check=False)
+    assert f"\n{len(chosen)} trials: " in reply.stdout, reply.stderr
+    assert reply.returncode == 0, reply.stdout

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from tests.conftest import THREADS
 from tests.support.ports import free_port
 
 from .running import GUIDE, LIMIT, OUTER, OWN, Completed
@@ -83,7 +84,7 @@ def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> 
     for stream, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(log.with_suffix(kind), os.O_WRONLY | os.O_CREAT), stream)
     os.chdir(cwd)
-    torch.set_num_threads(1)  # OMP_NUM_THREADS is read when torch is imported
+    torch.set_num_threads(int(THREADS))  # OMP_NUM_THREADS is read when torch is imported
     sys.argv = argv
     sys.path.insert(0, str(Path(argv[0]).parent))
     try:

@@ -53,8 +53,11 @@ def test_lightning_computes_what_the_page_shows_and_plain_ddp_too(tmp_path: Path
     rows = re.findall(r"^\| epoch (\d) \| (\S+) \| (\S+) \|", page, re.M)
     plain = torchrun(SCRIPTS["plain DDP"], cwd=tmp_path)
     lightning = python(SCRIPTS["Lightning"], cwd=tmp_path)
-    assert accuracies(plain.out) == [(epoch, first) for epoch, first, _ in rows], plain.err
-    assert accuracies(lightning.out) == [(epoch, second) for epoch, _, second in rows], lightning.err
+    for done, shown in zip((plain, lightning), zip(*(row[1:] for row in rows), strict=True), strict=True):
+        assert [epoch for epoch, _ in accuracies(done.out)] == [epoch for epoch, *_ in rows], done.err
+        # Another processor rounds differently.
+        found = [float(accuracy) for _, accuracy in accuracies(done.out)]
+        assert found == pytest.approx([float(accuracy) for accuracy in shown], abs=0.02)
 
 
 def test_the_framework_prints_once_and_learns_as_well(trained: tuple[Completed, Path]) -> None:

@@ -17,8 +17,10 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import torch
 from training_launch import ALONE, OUTER, TRAINING, Run
 
+from tests.conftest import THREADS
 from tests.support.ports import free_port
 
 IMPORTED = [
@@ -109,6 +111,7 @@ def be_rank(script: str, argv: list[str], environ: dict[str, str], log: Path, fo
     for stream, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(log.with_suffix(kind), os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.chdir(log.parent)
+    torch.set_num_threads(int(THREADS))  # OMP_NUM_THREADS is read when torch is imported
     sys.path.insert(0, str(folder))
     sys.argv = argv
     importlib.import_module(script).main()

@@ -66,7 +66,7 @@ def test_the_training_runs(example: str, launcher: list[str], tmp_path: Path) ->
         env=os.environ | {"OMP_NUM_THREADS": THREADS, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": AT_EXIT},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ OWN = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} 
     "OMP_NUM_THREADS": THREADS,
     "PYTHONPATH": AT_EXIT,
 }
-LIMIT = 300  # seconds; a machine may be busy
+LIMIT = 1200  # seconds; a machine may be busy
 
 
 @dataclass(frozen=True)

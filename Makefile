@@ -1,5 +1,5 @@
 # `make demo` submits a job to a local Slurm; `make test` runs every test. Both install what they need.
-.PHONY: demo test test-slurm24 test-frameworks check docs man audit semgrep lock bench clean
+.PHONY: demo test test-conditions test-slurm24 test-frameworks check docs man audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -15,7 +15,16 @@ demo: $(READY)
 # Jobs on a twin run `python`, which a fresh Debian has only in the virtual environment. Many tests wait for Slurm, a login
 # or a timeout: four processes keep two cores busy.
 test: check $(TESTED)
-	PATH="$(CURDIR)/$(BIN):$$PATH" pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+	PATH="$(CURDIR)/$(BIN):$$PATH" TEST_CONDITION="$${TEST_CONDITION:-by-commit}" \
+	  pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+# The tests that compute, under each condition of tests/conftest.py: other kernels, one core, a busy machine. `test` takes the
+# one of the commit. Not part of `test`, because it takes hours.
+CONDITIONS := native avx2 sse4 two-threads one-core busy
+test-conditions: $(CONDITIONS:%=test-condition-%)
+test-condition-%: $(TESTED)
+	TEST_CONDITION=$* $(BIN)/pytest --numprocesses=2 --dist=loadfile \
+	  tests/guide tests/training tests/test_examples.py tests/scenarios/test_training.py
 
 # The same tests of twins, jobs and every bundled site on Slurm 24.11, which it installs once into the user's cache from
 # Debian's packages. Not part of `test`, because it downloads them.

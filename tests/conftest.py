@@ -19,6 +19,42 @@ AT_EXIT = str(REPOSITORY / "tests" / "support" / "at_exit")
 "PYTHONPATH of training on CPUs: without it, gloo may abort a script that has ended; see there."
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
+# No test may depend on one processor: each kind of kernel, and each number of threads, adds in another order.
+KERNELS = {
+    "native": {},
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "DNNL_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+    },
+    "sse4": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "DNNL_MAX_CPU_ISA": "SSE41",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "OPENBLAS_CORETYPE": "Nehalem",
+    },
+    "two-threads": {"OMP_NUM_THREADS": "2"},
+}
+CONDITIONS = (*KERNELS, "one-core", "busy")
+
+
+def condition(asked: str) -> str:
+    """The condition of this run; `by-commit` takes one of `KERNELS`, so that CI tries all of them in turn."""
+    if asked == "by-commit":
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+        asked = list(KERNELS)[int(head.stdout or "0", 16) % len(KERNELS)]
+    assert asked in CONDITIONS, f"TEST_CONDITION is one of: {', '.join(CONDITIONS)}"
+    has_avx2 = " avx2 " in Path("/proc/cpuinfo").read_text()  # without, `avx2` is an illegal instruction
+    return asked if asked != "avx2" or has_avx2 else "native"
+
+
+CONDITION = os.environ["TEST_CONDITION"] = condition(os.environ.get("TEST_CONDITION", "native"))
+os.environ.update(KERNELS.get(CONDITION, {}))
+THREADS = KERNELS.get(CONDITION, {}).get("OMP_NUM_THREADS", "1")
+if CONDITION == "one-core":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
 # The same examples each time: a failure can be repeated. `--hypothesis-profile=default` explores.
 # No deadline: on a busy machine an example may take any time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -27,6 +63,17 @@ settings.load_profile("repeatable")
 # Commands of tests that run in the background would ignore ^C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep two cores busy, if asked."""
+    if CONDITION == "busy" and not hasattr(config, "workerinput"):
+        loops = [subprocess.Popen(["sh", "-c", "while kill -0 $PPID; do :; done"]) for _ in range(2)]
+        config.add_cleanup(lambda: [loop.kill() for loop in loops])
+
+
+def pytest_report_header() -> str:
+    return f"condition: {CONDITION}; to repeat it: TEST_CONDITION={CONDITION} make test"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

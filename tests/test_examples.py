@@ -12,7 +12,7 @@ import pytest
 from slurmgen import Request, Site
 from slurmgen.site_trial import try_scripts
 from slurmgen.sites.profiles import load_profile, profile_warnings
-from tests.conftest import AT_EXIT, REPOSITORY, Run
+from tests.conftest import AT_EXIT, REPOSITORY, THREADS, Run
 
 EXAMPLES = REPOSITORY / "examples"
 JOBS = [
@@ -63,10 +63,10 @@ def test_the_training_runs(example: str, launcher: list[str], tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, *launcher, "train.py", "--epochs", "2"],
         cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": AT_EXIT},
+        env=os.environ | {"OMP_NUM_THREADS": THREADS, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": AT_EXIT},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -56,14 +56,14 @@ def covered(events: list, begin: float, end: float) -> float:
 
 
 # end-shares
-def training(device: torch.device, fault: str) -> Iterator[None]:
+def training(device: torch.device, fault: str, pause: float) -> Iterator[None]:
     layers = nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
     model = DistributedDataParallel(nn.Sequential(*layers).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     images, labels = torch.randn(256, 512, device=device), torch.randint(0, 10, (256,), device=device)
     for _ in range(WAIT + WARM_UP + ACTIVE):
         if fault == "data" or (fault == "slow-rank" and dist.get_rank() == 1):
-            time.sleep(0.05)  # a loader that is too slow; with slow-rank, only on one rank
+            time.sleep(pause)  # a loader that is too slow; with slow-rank, only on one rank
         loss = nn.functional.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
@@ -74,12 +74,13 @@ def training(device: torch.device, fault: str) -> Iterator[None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fault", choices=FAULTS, default="none")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds of the fault before each step")
     parser.add_argument("--trace", help="write a trace to TRACE-RANK.json")
     asked = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
     dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None)
-    profiler = profiled(training(device, asked.fault), device)
+    profiler = profiled(training(device, asked.fault, asked.pause), device)
     found = shares(profiler, device)
     if asked.trace:
         profiler.export_chrome_trace(f"{asked.trace}-{dist.get_rank()}.json")  # opens in ui.perfetto.dev

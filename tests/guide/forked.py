@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from tests.conftest import THREADS
 from tests.support.ports import free_port
 
 from .running import GUIDE, LIMIT, OUTER, OWN, Completed
@@ -35,12 +36,12 @@ class Forked:
     err: str
 
 
-def forked(script: Path, *args: str, cwd: Path, ranks: int = 2, **env: str) -> Forked:
+def forked(script: Path, *args: str, cwd: Path, ranks: int = 2, grace: float = GRACE, **env: str) -> Forked:
     """Run a script on some ranks in a folder. If a rank fails, the others are killed, as by torchrun."""
     meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GROUP_RANK": "0"}
     meet |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     asked = [env | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
-    return _run([str(script), *args], asked, cwd)
+    return _run([str(script), *args], asked, cwd, grace)
 
 
 def run_ranks(
@@ -61,7 +62,7 @@ def forked_alone(script: Path, *args: str, cwd: Path) -> Forked:
     return _run([str(script), *args], [{}], cwd)
 
 
-def _run(argv: list[str], environments: list[dict[str, str]], cwd: Path) -> Forked:
+def _run(argv: list[str], environments: list[dict[str, str]], cwd: Path, grace: float = GRACE) -> Forked:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     logs = [cwd / f"{time.monotonic_ns()}-{rank}" for rank in range(len(environments))]
@@ -72,7 +73,7 @@ def _run(argv: list[str], environments: list[dict[str, str]], cwd: Path) -> Fork
     for process in processes:
         process.start()
     out, err = ([log.with_suffix(kind) for log in logs] for kind in (".out", ".err"))
-    return Forked(_ended(processes), _text(out), _text(err))
+    return Forked(_ended(processes, grace), _text(out), _text(err))
 
 
 def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> None:
@@ -83,7 +84,9 @@ def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> 
     for stream, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(log.with_suffix(kind), os.O_WRONLY | os.O_CREAT), stream)
     os.chdir(cwd)
-    torch.set_num_threads(1)  # OMP_NUM_THREADS is read when torch is imported
+    # Not that of this process: workers of a data loader would each import torch, for seconds.
+    multiprocessing.set_start_method("fork", force=True)
+    torch.set_num_threads(int(THREADS))  # OMP_NUM_THREADS is read when torch is imported
     sys.argv = argv
     sys.path.insert(0, str(Path(argv[0]).parent))
     try:
@@ -93,7 +96,7 @@ def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> 
         sys.exit(1)
 
 
-def _ended(processes: list[BaseProcess]) -> list[int]:
+def _ended(processes: list[BaseProcess], grace: float) -> list[int]:
     """The exit codes, once all have ended or one has failed."""
     deadline = time.monotonic() + LIMIT
     try:
@@ -103,8 +106,9 @@ def _ended(processes: list[BaseProcess]) -> list[int]:
             if any(process.exitcode for process in processes):
                 break
     finally:
-        for process in processes:
-            process.join(GRACE)
+        # Those that have ended come first: their data workers would keep the connections to the others open.
+        for process in sorted(processes, key=lambda process: process.exitcode is None):
+            process.join(grace)
             process.kill()
             process.join()
             assert process.pid

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from uuid import uuid4
 
-from tests.conftest import AT_EXIT, REPOSITORY
+from tests.conftest import AT_EXIT, REPOSITORY, THREADS
 
 GUIDE = REPOSITORY / "examples" / "guide"
 OUTER = re.compile(
@@ -21,10 +21,10 @@ OUTER = re.compile(
     re.IGNORECASE,
 )
 OWN = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {
-    "OMP_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": THREADS,
     "PYTHONPATH": AT_EXIT,
 }
-LIMIT = 300  # seconds; a machine may be busy
+LIMIT = 1200  # seconds; a machine may be busy
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ def test_the_page_shows_the_output_of_the_killed_run(killed: Completed) -> None:
         "checkpoints", f"torchrun {' '.join(LAUNCH)} examples/guide/checkpoints.py --send 9 10"
     )
     assert sorted(STARTS.findall(shown)) == sorted(STARTS.findall(killed.out))
-    assert weights(killed) == set(DONE.findall(shown))
+    (there,) = set(DONE.findall(shown))  # by another processor, whose kernels add in another order
+    assert float(*weights(killed)) == pytest.approx(float(there), rel=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """docs/guide/fsdp.md: its script and its statements."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from .pages import shown_output
 from .running import Completed, torchrun
 
 SCRIPT = "fsdp.py"
+close = partial(pytest.approx, abs=3e-4)  # the last digit varies with kernels and ranks
 ONE_RANK_BYTES = {"parameters": 534056, "gradients": 534056, "optimizer": 1068112}
 FAULTS = """
 import torch, torch.distributed as dist
@@ -22,9 +24,11 @@ dist.destroy_process_group()
 """
 
 
-def losses(done: Completed) -> list[str]:
+def losses(done: Completed) -> list[float]:
+    """Loss and norm of each step."""
     assert done.returncode == 0, done.err
-    return re.findall(r"rank 0 step \d+ (loss [\d.]+ norm [\d.]+)", done.out)
+    steps = re.findall(r"rank 0 step \d+ loss ([\d.]+) norm ([\d.]+)", done.out)
+    return [float(value) for step in steps for value in step]
 
 
 def kept(done: Completed, rank: int = 0) -> dict[str, int]:
@@ -50,13 +54,13 @@ def one() -> Completed:
 
 
 def test_two_ranks_learn_what_one_rank_learns(two: Completed, one: Completed) -> None:
-    assert losses(two) == losses(one)[:3]
+    assert losses(two) == close(losses(one)[:6])
 
 
 def test_the_page_shows_the_output(two: Completed) -> None:
     command = "torchrun --standalone --nproc-per-node=2 examples/guide/fsdp.py --steps 3 --save runs/three"
     shown = Completed(0, shown_output("fsdp", command), "")
-    assert (losses(shown), kept(shown)) == (losses(two), kept(two))
+    assert (losses(two), kept(two)) == (close(losses(shown)), kept(shown))
 
 
 def test_each_of_two_ranks_keeps_half_of_everything(two: Completed) -> None:
@@ -73,13 +77,13 @@ def test_after_the_forward_pass_only_the_head_is_gathered(two: Completed) -> Non
 def test_keep_gathered_holds_all_parameters_after_the_forward_pass(one: Completed) -> None:
     done = run_ranks(SCRIPT, "--steps", "3", "--keep-gathered", "--save-memory")
     assert kept(done)["after forward"] == ONE_RANK_BYTES["parameters"]
-    assert losses(done) == losses(one)[:3]
+    assert losses(done) == close(losses(one)[:6])
 
 
 def test_bf16_keeps_fp32_shards_and_changes_the_loss_a_little(two: Completed) -> None:
     done = run_ranks(SCRIPT, "--steps", "3", "--precision", "bf16")
     assert kept(done)["parameters"] == kept(two)["parameters"]
-    last = [float(losses(run)[-1].split()[1]) for run in (done, two)]
+    last = [losses(run)[-2] for run in (done, two)]
     assert last[0] == pytest.approx(last[1], abs=0.02)
     assert last[0] != last[1]
 
@@ -89,7 +93,7 @@ def test_a_sharded_checkpoint_of_two_ranks_continues_on_one(
 ) -> None:
     assert losses(two)
     done = run_ranks(SCRIPT, "--steps", "3", "--load", str(saved), ranks=1)
-    assert losses(done) == losses(one)[3:]
+    assert losses(done) == close(losses(one)[6:])
 
 
 def test_the_full_state_dict_is_a_plain_file(two: Completed, saved: Path) -> None:

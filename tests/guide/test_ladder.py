@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from tests.conftest import AT_EXIT, REPOSITORY, Run
+from tests.conftest import AT_EXIT, REPOSITORY, THREADS, Run
 from tests.guide.forked import forked, forked_alone
 from tests.guide.running import python, torchrun
 from tests.support.twins import twin
@@ -89,7 +89,7 @@ def test_a_batch_that_the_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
 def test_srun_without_torchrun_starts_the_same_ranks(tmp_path: Path) -> None:
     done = forked(SLURM, "--epochs", "1", "--batch-size", "128", cwd=tmp_path)
     step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--time=10", sys.executable, str(SLURM))
-    variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": AT_EXIT}
+    variables = {"OMP_NUM_THREADS": THREADS, "PYTHONPATH": AT_EXIT}
     with twin("generic") as testbed:
         log = testbed.run(*step, "--epochs", "1", "--batch-size", "128", **variables)
         assert accuracies(log) == accuracies(done.out)

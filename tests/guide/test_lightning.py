@@ -5,6 +5,8 @@ import shlex
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.ports import free_port
 from tests.support.twins import twin
 
@@ -45,8 +47,9 @@ def test_two_tasks_share_the_data_and_one_prepares_it(tmp_path: Path) -> None:
     assert ranks(done) == [("0", "2"), ("1", "2")]
     assert done.out.count("preparing data") == 1
     shown = shown_output("lightning", "srun --ntasks-per-node=2 python examples/guide/lightning_trainer.py")
-    assert ends(done) == ends(Completed(0, shown, ""))
-    assert len(ends(done)) == 1
+    ((here, steps),), ((there, shown_steps),) = ends(done), ends(Completed(0, shown, ""))
+    assert steps == shown_steps
+    assert float(here) == pytest.approx(float(there), abs=0.02)  # another processor rounds differently
 
 
 def test_a_run_continues_from_the_last_checkpoint(tmp_path: Path) -> None:

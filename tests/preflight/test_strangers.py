@@ -41,7 +41,7 @@ def server() -> Iterator[socket.socket]:
 
 
 def connect(server: socket.socket, sent: bytes = b"") -> socket.socket:
-    stranger = socket.create_connection(("127.0.0.1", server.getsockname()[1]), timeout=10)
+    stranger = socket.create_connection(("127.0.0.1", server.getsockname()[1]), timeout=120)
     stranger.sendall(sent)
     return stranger
 
@@ -49,7 +49,7 @@ def connect(server: socket.socket, sent: bytes = b"") -> socket.socket:
 def greeted(server: socket.socket, expected: int) -> list[Any]:
     """The greetings that arrive."""
     waiting, found = greetings.Greetings(server, TOKEN), []
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while time.monotonic() < end and (len(found) < expected or not waiting.idle):
         found += waiting.arrived()
     waiting.close()

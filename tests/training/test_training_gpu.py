@@ -1,11 +1,15 @@
 """benchmarks/gpu.sh measures everything in one run; here with tiny sizes, on CPUs."""
 
+import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from training_launch import ALONE, OUTER
 
 GPU = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
@@ -29,3 +33,19 @@ def test_gpu_sh_runs_everything_and_writes_the_figures(tmp_path: Path) -> None:
     assert summary["runs"]["DDP, profiled"]["figures"]["recompiles after epoch 1"] == 0
     assert (tmp_path / "summary.md").read_text() in run.stdout
     assert len(list(tmp_path.glob("*.log"))) == len(summary["runs"])
+
+
+def test_a_dry_run_omits_nothing_on_a_slow_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("gpu", GPU.with_suffix(".py"))
+    assert spec
+    assert spec.loader
+    monkeypatch.setitem(sys.modules, "gpu", gpu := importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(gpu)
+    hours = itertools.count(step=3600)
+    gpu.time = SimpleNamespace(monotonic=lambda: next(hours))
+    gpu.python = lambda *words: ""
+    gpu.measure = lambda *asked: {"status": 0, "figures": {}}
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--cpu", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    assert not ended.value.code

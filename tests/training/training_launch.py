@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from tests.conftest import THREADS
 from tests.support.ports import free_port
 
 TRAINING = Path(__file__).parents[2] / "training"
@@ -18,7 +19,8 @@ OUTER = re.compile(
     r"SLURM|SBATCH|SRUN|PMI|TORCH|ACCELERATE|OMP_|MASTER_|PYTHON|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|.*_proxy$",
     re.IGNORECASE,
 )
-ALONE = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {"OMP_NUM_THREADS": "1"}
+ALONE = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
+ALONE |= {"OMP_NUM_THREADS": THREADS}
 TIMEOUT = 600  # seconds; a machine may be busy
 
 

@@ -17,8 +17,10 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import torch
 from training_launch import ALONE, OUTER, TRAINING, Run
 
+from tests.conftest import THREADS
 from tests.support.ports import free_port
 
 IMPORTED = [
@@ -109,6 +111,9 @@ def be_rank(script: str, argv: list[str], environ: dict[str, str], log: Path, fo
     for stream, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(log.with_suffix(kind), os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.chdir(log.parent)
+    # Not that of this process: workers of a data loader would each import torch, for seconds.
+    multiprocessing.set_start_method("fork", force=True)
+    torch.set_num_threads(int(THREADS))  # OMP_NUM_THREADS is read when torch is imported
     sys.path.insert(0, str(folder))
     sys.argv = argv
     importlib.import_module(script).main()
@@ -119,14 +124,20 @@ def ended(processes: list[BaseProcess]) -> list[int]:
     deadline = time.monotonic() + TIMEOUT
     while running := [process for process in processes if process.exitcode is None]:
         wait([process.sentinel for process in running], max(deadline - time.monotonic(), 0))
-        if any(process.exitcode for process in processes):
+        if failed := [process for process in processes if process.exitcode]:
             deadline = min(deadline, time.monotonic() + GRACE)
+            end_groups(failed)  # their data workers would keep their connections to the others open
         if time.monotonic() >= deadline:
             for process in running:
                 process.kill()
                 process.join()
+    end_groups(processes)
+    return [process.exitcode or 0 for process in processes]
+
+
+def end_groups(processes: list[BaseProcess]) -> None:
+    """End what the ranks leave, such as workers of a data loader."""
     for process in processes:
         assert process.pid
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # such as workers of a data loader
-    return [process.exitcode or 0 for process in processes]
+            os.killpg(process.pid, signal.SIGKILL)

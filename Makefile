@@ -29,8 +29,8 @@ test-condition-%: $(TESTED)
 # The same tests of twins, jobs and every bundled site on Slurm 24.11, which it installs once into the user's cache from
 # Debian's packages. Not part of `test`, because it downloads them.
 SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py tests/jobs/test_exactly_once.py \
-  tests/jobs/test_job_commands.py tests/jobs/test_after.py tests/jobs/test_log_files.py tests/jobs/test_wait.py \
-  tests/jobs/test_sweep.py tests/jobs/test_segments.py tests/jobs/test_resubmit.py tests/jobs/test_first.py tests/jobs/live
+  tests/jobs/test_job_commands.py tests/jobs/test_after.py tests/jobs/test_states.py tests/jobs/test_log_files.py \
+  tests/jobs/test_wait.py tests/jobs/test_sweep.py tests/jobs/test_segments.py tests/jobs/test_resubmit.py tests/jobs/test_first.py tests/jobs/live
 test-slurm24: $(TESTED)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
 	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"

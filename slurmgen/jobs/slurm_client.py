@@ -308,7 +308,7 @@ def _of_jobs(jobs: Sequence[JobId], states: Sequence[JobState]) -> dict[JobId, t
         of_task.setdefault(state.id, []).append(state)
     found = {}
     for job in jobs:
-        candidates = of_task if "_" in job.number else of_array
+        candidates = of_task if {"_", "+"}.intersection(job.number) else of_array
         found[job] = tuple(state for state in candidates.get(job.number, ()) if job.covers(state.id))
     return found
 

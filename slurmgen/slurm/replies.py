@@ -217,18 +217,25 @@ class _Array(Struct, frozen=True):
     task_id: _Number | int | None = None
 
 
+class _Het(Struct, frozen=True):
+    job_id: _Number | int | None = None
+    job_offset: _Number | int | None = None
+
+
 class _Record(Struct, frozen=True):
     job_id: int
     exit_code: _Code
     name: str = ""
     working_directory: str = ""
     array: _Array = _Array()
+    het: _Het = _Het()
 
     @property
     def state(self) -> JobState:
-        array = self.array.job_id
+        array, het = self.array.job_id, _number(self.het.job_id)
+        plain = f"{het}+{_number(self.het.job_offset)}" if het else f"{self.job_id}"
         return JobState(
-            id=f"{array}_{_number(self.array.task_id)}" if array else f"{self.job_id}",
+            id=f"{array}_{_number(self.array.task_id)}" if array else plain,
             state="",
             exit_code=f"{_number(self.exit_code.return_code)}:0",
             name=self.name,
@@ -298,9 +305,10 @@ def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
             yield row | {"state": _WORDS.get(row["state"], row["state"])}
 
 
-# A heterogeneous job has HetJobId and similar fields before its name.
+# A heterogeneous job has further fields before its name.
 _HEAD = re.compile(
-    rf"^JobId=({_NUMBER})(?: ArrayJobId=({_NUMBER}) ArrayTaskId=([0-9,:%.-]{{1,4096}}))?"
+    rf"^JobId=({_NUMBER})(?: HetJobId=({_NUMBER}) HetJobOffset=({_NUMBER}))?"
+    rf"(?: ArrayJobId=({_NUMBER}) ArrayTaskId=([0-9,:%.-]{{1,4096}}))?"
     r"(?: (?!JobName=)\w{1,32}=\S{1,256}){0,8} JobName=(.*)$",
     re.MULTILINE | re.ASCII,
 )
@@ -330,8 +338,9 @@ def _paragraph(text: str) -> JobState | None:
         _search(_SCONTROL["start"], text) == "Unknown"
     ):  # for one that never started, scontrol counts from 1970
         found["elapsed"] = "00:00:00"
-    number, array, task, name = head.groups()
-    return JobState(id=f"{array}_{task}" if array else number, name=name, **found)
+    number, het, offset, array, task, name = head.groups()
+    plain = f"{het}+{offset}" if het else number
+    return JobState(id=f"{array}_{task}" if array else plain, name=name, **found)
 
 
 def _search(pattern: str, text: str) -> str:

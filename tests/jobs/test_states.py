@@ -92,6 +92,7 @@ ENDS = {f"exit-{code}": _coded(code) for code in CODES} | {
     ),
 }
 ARRAY = {0: 0, 1: 1, 137: 137, 255: 255}
+SEVERAL = ("array", "heterogeneous")
 
 
 class Active(NamedTuple):
@@ -166,7 +167,9 @@ def _submit_all(cluster: Cluster) -> None:
     first = ("timeout", "preempted")
     for name in (*first, *(ENDS.keys() - set(first) - {"node-fail"})):
         cluster.submit(name, ENDS[name].script, *_options(ENDS[name].options))
-    cluster.submit("array", "exit $SLURM_ARRAY_TASK_ID", f"--array={','.join(map(str, ARRAY))}")
+    cluster.submit("array", "exit $SLURM_ARRAY_TASK_ID", *_options(f"--array={','.join(map(str, ARRAY))}"))
+    component = f"#SBATCH --mem=50M --exclude={LAST}"
+    cluster.submit("heterogeneous", f"{component}\n#SBATCH hetjob\n{component}\nexit 137", *_options(""))
     for name, active in ACTIVES.items():
         script = "true" if name == "completing" else SLEEP
         cluster.submit(name, script, *_options(active.options.format(**ids)))
@@ -197,7 +200,7 @@ def _bring_about(cluster: Cluster) -> None:
 def _reported(cluster: Cluster) -> Jobs:
     for name, active in ACTIVES.items():
         _reaches(cluster.testbed, cluster.ids[name], active.state)
-    names = [*ENDS, "array"]
+    names = [*ENDS, *SEVERAL]
     ids = [cluster.ids[name] for name in names]
     ended = cluster.slurmgen("wait", *ids, "--json", "--then", "sh -c 'echo codes: $SLURMGEN_EXIT_CODE'")
     codes = re.findall(r"^codes: (.*)$", ended.stderr, re.MULTILINE)[0].split()
@@ -249,7 +252,8 @@ def test_how_a_job_ended_is_reported(jobs: Jobs, name: str) -> None:
 
 def test_a_program_that_was_not_found_without_the_environment_is_explained(both: dict[str, Jobs]) -> None:
     text = both["accounting"].texts["no-environment"]
-    assert "why: command not found: ours; it was submitted with --export=NONE, which srun" in text
+    assert "why: command not found: ours" in text
+    assert "; it was submitted with --export=NONE, which srun follows too" in text
     assert "do: Add --export=ALL to each srun" in text
     assert "--export" not in both["accounting"].texts["no-program"]
 
@@ -259,6 +263,13 @@ def test_how_the_tasks_of_an_array_ended_is_reported(jobs: Jobs) -> None:
     assert {int(task["id"].split("_")[1]): task["exit_code"] for task in found["tasks"]} == ARRAY
     assert (found["state"], jobs.codes["array"]) == ("FAILED", 1)
     assert jobs.cluster.slurmgen("wait", f"{found['id']}_255").returncode == 255
+
+
+def test_how_the_components_of_a_heterogeneous_job_ended_is_reported(jobs: Jobs) -> None:
+    found = jobs.objects["heterogeneous"]
+    tasks = {task["id"].partition("+")[2]: (task["state"], task["exit_code"]) for task in found["tasks"]}
+    assert tasks == {"0": ("FAILED", 137), "1": ("FAILED", 137)}
+    assert (found["exit_code"], found["other_exit_code"], jobs.codes["heterogeneous"]) == (137, None, 137)
 
 
 @pytest.mark.parametrize("name", ACTIVES)

@@ -31,7 +31,7 @@ class Bounded(H11Protocol):
     """Ends one connection if there are too many: the longest unused one of the client that has most.
 
     A connection is in use while a request that was received whole is answered; so a client that sends slowly
-    keeps out nobody. A browser opens a connection again when it needs it.
+    keeps out no other client. A browser opens a connection again when it needs it.
     """
 
     most = 300
@@ -78,7 +78,7 @@ class Timed(Bounded):
         self._restart()
 
     def is_in_use(self) -> bool:
-        """Never: replies are short, and a client that reads slowly must keep out nobody either."""
+        """Never: replies are short, and a client that reads slowly must keep out no other one."""
         return False
 
     def on_response_complete(self) -> None:

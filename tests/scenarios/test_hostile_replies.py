@@ -116,8 +116,8 @@ def test_the_profile_says_what_to_do_about_a_refusal_of_the_site(machine: Machin
         "submit", "--site", "mine", "--via", "local", "--framework", "python", "--script", "train.py"
     )
     assert code == 3
-    says = "site_profiles/mine.toml says: “Leave --mem out: memory follows the GPUs.”"
-    assert f"Memory specification can not be satisfied. {says}" in err
+    advice = "site_profiles/mine.toml says: “Leave --mem out: memory follows the GPUs.”"
+    assert f"Memory specification can not be satisfied. {advice}" in err
 
 
 def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine: Machine) -> None:

@@ -24,6 +24,8 @@ from slurmgen.remote.transport import (
     timed_out,
 )
 
+BEGIN_TIMEOUT = 60.0
+"Seconds until a command must begin; a submission may then take minutes."
 _SHOWN = 4096
 "Bytes of what login files print that are kept for an error."
 # A login file may read a line or some: it gets these, not the input of the command.
@@ -187,7 +189,7 @@ class Frame:
         """The error for a command that took longer than `seconds`, or did not begin in that time."""
         if self.out.has_begun:
             return timed_out(argv, self._where, seconds)
-        return self.not_started(f"did not finish within {seconds:g} seconds")
+        return self.not_started(f"did not finish within {min(seconds, BEGIN_TIMEOUT):g} seconds")
 
     def unfinished(self, argv: Sequence[str], status: int) -> CommandFailed:
         """The error for a command that ended without the mark at its end, though the connection is open."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from slurmgen.remote.duplex import Duplex, Socket, program
-from slurmgen.remote.frame import Frame, Framed
+from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed
 from slurmgen.remote.terminal import ignored_interrupt
 from slurmgen.remote.transport import Closing, Completed, unreachable
 
@@ -165,13 +165,15 @@ def _parts(
         TimeoutError: `timeout` seconds have passed since the start, or since the last part of `progress` once
             the command has begun.
     """
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
+    latest, deadline = begun + min(timeout, BEGIN_TIMEOUT), begun + timeout
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             assert pipe  # noqa: S101 (both are pipes)
             selector.register(pipe, selectors.EVENT_READ)
         while selector.get_map() and not frame.is_over:
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            end = deadline if frame.out.has_begun else latest
+            ready = selector.select(max(0.0, end - time.monotonic()))
             if not ready:
                 raise TimeoutError
             for key, _ in ready:

@@ -10,7 +10,7 @@ import paramiko
 
 from slurmgen.errors import ConnectionFailed, RemoteError
 from slurmgen.remote.duplex import Duplex
-from slurmgen.remote.frame import Frame, Framed, Output
+from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed, Output
 from slurmgen.remote.local import END_TIMEOUT
 from slurmgen.remote.ssh import jump_hosts, terminal
 from slurmgen.remote.ssh.destination import Destination
@@ -54,6 +54,7 @@ class SshTransport(Closing):
             ThreadPoolExecutor(2) as pool,
             self._opened(argv, frame, timeout) as channel,
             _time_limit(channel, timeout) as expired,
+            _time_limit(channel, min(timeout, BEGIN_TIMEOUT), frame) as late,
         ):
             stdout = pool.submit(_drain, channel, channel.recv, frame, frame.out)
             stderr = pool.submit(_drain, channel, channel.recv_stderr, frame, frame.err)
@@ -62,7 +63,8 @@ class SshTransport(Closing):
             status = _exit_status(channel, frame)
         if completed := frame.completed:
             return completed
-        raise self._unfinished(argv, frame, channel, status, timeout if expired.is_set() else None)
+        limit = timeout if expired.is_set() or late.is_set() else None
+        raise self._unfinished(argv, frame, channel, status, limit)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
@@ -239,11 +241,15 @@ def _received(receive: Callable[[int], bytes]) -> bytes:
 
 
 @contextlib.contextmanager
-def _time_limit(channel: paramiko.Channel, seconds: float) -> Iterator[threading.Event]:
-    """Close the channel after some seconds, which ends every wait for it."""
+def _time_limit(
+    channel: paramiko.Channel, seconds: float, frame: Frame | None = None
+) -> Iterator[threading.Event]:
+    """Close the channel after some seconds, which ends every wait; with a frame, only if it has not begun."""
     expired = threading.Event()
 
     def close() -> None:
+        if frame and frame.out.has_begun:
+            return
         expired.set()
         _close(channel)
 

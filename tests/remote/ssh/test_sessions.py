@@ -1,0 +1,72 @@
+"""Hosts that allow one session on a connection, with both clients."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed
+from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.ssh import openssh, paramiko
+from slurmgen.remote.ssh.config import destination
+from tests.remote.ssh.test_broken_connections import config
+from tests.support.links import Fault, link
+from tests.support.sshd import Server, keygen, privilege_separation_folder, sshd
+
+CONNECT = {"paramiko": paramiko.connect, "openssh": openssh.connect}
+
+
+@pytest.mark.parametrize("client", CONNECT)
+def test_commands_beside_a_stream_work_where_a_connection_has_one_session(
+    tmp_path: Path, client: str
+) -> None:
+    privilege_separation_folder()
+    (tmp_path / "narrow").mkdir()
+    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server:
+        to = destination("far", server.config(tmp_path))
+        with CONNECT[client](to) as one, ThreadPoolExecutor(3) as pool:
+            for number in range(5):
+                assert one.run(["echo", str(number)], timeout=60).out == f"{number}\n"
+            stream = one.stream(["sh", "-c", "echo one; exec sleep 1000"], timeout=60)
+            assert next(stream) == b"one\n"
+            asked = pool.map(lambda word: one.run(["cat"], input=word, timeout=60).stdout, [b"a", b"b", b"c"])
+            assert list(asked) == [b"a", b"b", b"c"]
+            stream.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("client", CONNECT)
+def test_a_login_that_is_cut_anywhere_is_a_broken_connection(
+    server: Server, tmp_path: Path, client: str
+) -> None:
+    # An sshd of Debian 12 sends about 3,300 bytes until a key is accepted.
+    for at in range(1, 3300, 200 if client == "openssh" else 50):
+        with link(server.port, Fault("cut", at)) as bad:
+            to = destination("far", config(bad, server, tmp_path))
+            try:
+                CONNECT[client](to).close()
+            except ConnectionFailed:
+                pass
+            else:
+                assert at > 2500, "it was to break"
+
+
+@pytest.mark.parametrize("client", CONNECT)
+def test_a_refused_key_is_no_broken_connection(server: Server, tmp_path: Path, client: str) -> None:
+    keys = "\n".join(f'IdentityFile "{keygen(tmp_path / f"key{n}")}"' for n in range(6))
+    for more in ("", keys):
+        wrong = server.config(tmp_path, key=keygen(tmp_path / f"wrong{len(more)}"), more=more)
+        with pytest.raises(AuthenticationFailed):
+            CONNECT[client](destination("far", wrong))
+
+
+def test_a_shared_connection_is_used_whatever_the_recorded_client(server: Server, tmp_path: Path) -> None:
+    given = server.config(tmp_path, more=f"ControlPath {tmp_path}/c")
+    subprocess.run(["ssh", "-F", given, "-M", "-N", "-f", "far"], check=True, stderr=subprocess.DEVNULL)
+    try:
+        Path(given).write_text(Path(given).read_text().replace(str(server.key), str(tmp_path / "no key")))
+        with open_route(Route(site="generic", via="ssh", host="far", ssh_config=given)) as one:
+            assert one.login == "the connection that you share"
+            assert one.run(["echo", "in"], timeout=60).out == "in\n"
+    finally:
+        subprocess.run(["ssh", "-F", given, "-O", "exit", "far"], check=False, capture_output=True)

@@ -45,7 +45,8 @@ class Host:
     shell = ("bash", "-lc")
 
     def __init__(self, **replies: list[Completed]) -> None:
-        self.replies = {"scontrol": [UNKNOWN], "sacct": [Completed(127)]} | replies
+        # `sh` runs the query of exact exit codes.
+        self.replies = {"scontrol": [UNKNOWN], "sacct": [Completed(127)], "sh": [Completed(0)]} | replies
         self.asked: list[str] = []
         self.pauses: list[float] = []
 

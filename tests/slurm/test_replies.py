@@ -226,7 +226,7 @@ def test_a_heterogeneous_job_is_parsed() -> None:
     (state,) = replies.scontrol(
         "JobId=12 HetJobId=11 HetJobOffset=1 JobName=a JobName=b\n   JobState=FAILED Reason=None\n"
     )
-    assert (state.id, state.name) == ("12", "a JobName=b")
+    assert (state.id, state.name) == ("11+1", "a JobName=b")
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,9 @@ FOUND = (
     '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//"'
 )
 "A program that prints the names of the files of a job; its arguments are the folder and tests of `find`."
-# Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
 _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
-"Note when all results of a run were fetched, for prune.sh."
+# Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
 
 
@@ -93,11 +92,13 @@ def fetch(
             ) from None
         except CommandFailed as error:
             raise TransferFailed(f"{folder} could not be fetched: {error.fact}", error.hint) from None
-        fetched = _fetched(staged, here, overwrite=overwrite)
-    if not (patterns or fetched.kept or fetched.refused):
-        with suppress(RemoteError):
-            transport.run(["sh", "-c", _END, "fetched", folder], timeout=COMMAND_TIMEOUT)
-    return fetched
+        return _fetched(staged, here, overwrite=overwrite)
+
+
+def note_fetched(transport: Transport, folder: str) -> None:
+    """Note that all results of a run were fetched, for prune.sh; a failure only makes it ask."""
+    with suppress(RemoteError):
+        transport.run(["sh", "-c", _END, "fetched", folder], timeout=COMMAND_TIMEOUT)
 
 
 def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:

@@ -9,7 +9,7 @@ from slurmgen.errors import RequestError
 from slurmgen.files import is_inside
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.results.fetch import MAX_SIZE, Fetched, fetch
+from slurmgen.jobs.results.fetch import MAX_SIZE, Fetched, fetch, note_fetched
 from slurmgen.jobs.sweep_table import run_folder
 from slurmgen.remote.transport import Transport
 from slurmgen.sync.remote_paths import plain
@@ -45,6 +45,8 @@ def fetch_results(
     is_new = not folder.is_dir() or not any(folder.iterdir())
     remote = record_of(job).folder
     fetched = fetch(transport, remote, folder, patterns, overwrite=overwrite, max_size=max_size)
+    if not (patterns or fetched.kept or fetched.refused):
+        note_fetched(transport, remote)
     if is_new and _is_in_project(folder):
         _ignore(folder)
     values = {field: getattr(fetched, field) for field in Fetched.__struct_fields__}

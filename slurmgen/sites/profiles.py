@@ -156,7 +156,7 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
     """The site of a profile, without the facts that are wrong, and what is wrong with these."""
     layers, errors = _layers(path, folders)
-    site = msgspec.convert(_merged_layers([(path, _quoted(path, data)) for path, data in layers]), Site)
+    site = msgspec.convert(_merged_layers([_quoted(layer, folders) for layer in layers]), Site)
     stem = _UNNAMED if site.name == _UNNAMED else path.stem
     return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
 
@@ -173,13 +173,14 @@ _TEXTS = (
 "Sentences of a profile, which errors, findings and notes repeat."
 
 
-def _quoted(path: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """The data, in which the sentences of another author are quoted: they are no advice of slurmgen."""
-    if path.parent == bundled("site_profiles") or _is_own(path):
-        return data
+def _quoted(layer: Layer, folders: Sequence[Path]) -> Layer:
+    """A profile, in which the sentences are quoted if it is the project's: they are no advice of slurmgen."""
+    path, data = layer
+    if path.parent in search_path() or path.parent not in folders:
+        return layer
     for keys in _TEXTS:
         data = _changed(data, keys, f"{path.parent.name}/{path.name} says: ")
-    return data
+    return path, data
 
 
 def _changed(data: Any, keys: Sequence[str], source: str) -> Any:

@@ -244,7 +244,15 @@ def test_the_folder_of_staged_data_is_looked_at_once_and_no_link_is_followed(tmp
     (tmp_path / "data").write_text("x")
     folder.mkdir()
     run = ["bash", "-c", f"{functions}stage copy {tmp_path}/data", "bash"]
-    trace = ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=execve,%stat,%lstat,chdir"]
+    trace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        str(tmp_path / "trace"),
+        "-e",
+        "trace=execve,statx,newfstatat,?stat,?lstat",
+    ]
     env = {**os.environ, "STAGED_DATA": str(folder)}
     subprocess.run([*trace, *run], env=env, check=True)
     calls = (tmp_path / "trace").read_text().splitlines()

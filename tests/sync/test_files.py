@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmgen.errors import TransferFailed
-from slurmgen.sync.archive import COMPLETE, pack
+from slurmgen.sync.archive import COMPLETE, _file_header, _header, pack
 from slurmgen.sync.files import Snapshot, snapshot
-from slurmgen.sync.manifest import manifest
+from slurmgen.sync.manifest import Entry, manifest
 
 
 def fill(root: Path, *names: str, **texts: str) -> Path:
@@ -182,6 +182,27 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error(tmp_path: Path, change
     assert COMPLETE.encode() not in b"".join(sent)
 
 
+@settings(deadline=None)
+@given(
+    st.binary(min_size=1, max_size=130).map(os.fsdecode),
+    st.sampled_from([0, 511, 8**11 - 1, 8**11]),
+    st.integers(0, 0o777),
+    st.sampled_from([-1, 0, 1_700_000_000, 8**11]),
+)
+def test_a_header_is_that_of_tarfile(name: str, size: int, mode: int, mtime: int) -> None:
+    expected = _header(name, mode=mode, size=size, mtime=mtime)
+    assert _file_header(name, Entry(mode, size, ""), mtime) == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_a_file_that_grows_at_its_end_while_it_is_sent_is_an_error(tmp_path: Path, size: int) -> None:
+    (tmp_path / "a").write_bytes(bytes(size))
+    parts = packed(snapshot(tmp_path))
+    (tmp_path / "a").write_bytes(bytes(size + 1))
+    with pytest.raises(TransferFailed, match="a changed while it was sent"):
+        list(parts)
+
+
 def test_a_file_that_disappears_is_an_error(tmp_path: Path) -> None:
     parts = packed(snapshot(fill(tmp_path, "a")))
     (tmp_path / "a").unlink()
@@ -207,14 +228,14 @@ def test_whatever_is_packed_is_unpacked(
     found = snapshot(root)
     there = unpack(found, tmp_path_factory.mktemp("q") / "r")
     assert {path.name: path.read_bytes() for path in there.iterdir()} == {
-        name: path.read_bytes() for name, path in found.files.items()
+        name: Path(path).read_bytes() for name, path in found.files.items()
     }
 
 
 def test_a_snapshot_over_another_takes_precedence(tmp_path: Path) -> None:
     one, two = fill(tmp_path / "1", "t/a"), fill(tmp_path / "2", "a", "b")
     both = snapshot(one).over(snapshot(two).under("t"))
-    assert both.files == {"t/a": one / "t/a", "t/b": two / "b"}
+    assert both.files == {"t/a": str(one / "t/a"), "t/b": str(two / "b")}
 
 
 def test_folders_may_be_a_thousand_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

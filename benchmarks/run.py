@@ -11,6 +11,7 @@ for script in sorted(Path(__file__).parent.glob("*.py")):
         "plain_ddp.py",
         "slow_link.py",
         "training_ranks.py",
+        "large.py",
         "lint_public.py",
         "scale_start.py",
         "scale_rank.py",

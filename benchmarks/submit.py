@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import slow_link
-from tests.support.twins import Testbed, twin
+from tests.support.twins import Testbed, settled, twin
 
 UNCHANGED, FIRST = (1000, 10_000_000), (5000, 50_000_000)
 "Files, and bytes in all."
@@ -79,21 +79,28 @@ class Bench:
 
     def settle(self) -> None:
         """Wait until the background work on the remote host has finished."""
-        for _ in range(2):  # it starts shortly after the reply
-            time.sleep(1.0)
-            while [
-                *self.testbed.folder.glob("far/*/staging/*-*"),
-                *self.testbed.folder.glob("far/*/staging/sent.*"),
-            ]:
-                time.sleep(0.1)
+        for parent in self.testbed.folder.glob("far/*"):
+            settled(parent)
+
+    def slurmgen(self, command: str) -> list[str]:
+        """A command of slurmgen for this host."""
+        way = ["--site", "generic", "--host", self.host, "--ssh-config", str(self.config)]
+        way += ["--ssh-client", self.client] if self.client else []
+        return [str(Path(sys.executable).with_name("slurmgen")), command, *way]
+
+    def submit(self) -> list[str]:
+        """`slurmgen submit` of a held job."""
+        return [*self.slurmgen("submit"), "--remote-dir", str(self.testbed.folder / "far"), *JOB]
 
     def ours(self, folder: Path) -> None:
         """`slurmgen submit`, the whole process."""
-        way = ["--site", "generic", "--host", self.host, "--ssh-config", str(self.config)]
-        way += ["--remote-dir", str(self.testbed.folder / "far")]
-        way += ["--ssh-client", self.client] if self.client else []
-        argv = [str(Path(sys.executable).with_name("slurmgen")), "submit", *way, *JOB]
-        self.call(argv, cwd=folder)
+        self.call(self.submit(), cwd=folder)
+
+    def environ(self) -> dict[str, str]:
+        """The environment of commands."""
+        environ = {**self.testbed.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        return environ
 
     def ssh(self, command: str, **more: object) -> None:
         """`ssh HOST COMMAND`."""
@@ -101,9 +108,7 @@ class Bench:
 
     def call(self, argv: list[str], **more: object) -> None:
         """Run a command; it must succeed."""
-        environ = {**self.testbed.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-        environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        subprocess.run(argv, env=environ, check=True, capture_output=True, **more)  # type: ignore[call-overload]
+        subprocess.run(argv, env=self.environ(), check=True, capture_output=True, **more)  # type: ignore[call-overload]
 
     def report(self, what: str, floor: str, times: list[tuple[float, float]], goal: float) -> None:
         """Print one line."""

@@ -1,7 +1,9 @@
 """The files of a project that a submission sends: their content, where they go, and what was sent before."""
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from os import stat_result
 from pathlib import Path, PurePosixPath
 
@@ -84,11 +86,24 @@ def project_content(
     parent = parent_folder(upload.remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
     if route.via != "twin":
         _check_reachable(site, parent)
-    files = find()
-    if route.via != "ssh":
-        _refuse_nesting(parent, project_dir)
-    content, commit = _read(files, project_dir, upload.max_size)
+    with _without_collections():
+        files = find()
+        if route.via != "ssh":
+            _refuse_nesting(parent, project_dir)
+        content, commit = _read(files, project_dir, upload.max_size)
     return ProjectContent(files, content, commit, parent, _sent(route, parent))
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Without garbage collection: there is no garbage, and looking for it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def stored_content(record: Record) -> ProjectContent:

@@ -63,8 +63,9 @@ QUERIES_UNTIL_GONE = 4
 "Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
 BETWEEN_REPLIES = 1.0
 "Seconds between two replies of which the second confirms the first."
-_REPLIES = 4
-"Further replies about a job that has ended, at most; accounting mostly has all after two seconds."
+_REPLIES_UNTIL_GONE = 3
+_REPLIES = 5
+"Replies about a job that has ended, at most; accounting mostly has all after two seconds."
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
 
 
@@ -127,8 +128,8 @@ def query_states(
     never closed. sacct reports the jobs that have ended; without accounting, scontrol does. Records of other
     jobs of the same ids do not count.
 
-    That a job has ended or is gone needs two equal replies, a second apart: a controller that restarts may
-    list nothing, and accounting receives the parts of a job one by one.
+    That a job has ended needs two equal replies, a second apart, and that it is gone three: a controller that
+    restarts may list nothing, and accounting receives the parts of a job one by one.
 
     Args:
         transport: the connection to the site.
@@ -141,8 +142,8 @@ def query_states(
     """
     known = known or {}
     found = _query_clusters(transport, jobs, known, sleep)
-    doubtful = [job for job in jobs if found[job].is_doubtful(known.get(job))]
-    for _ in range(_REPLIES):
+    doubtful = [job for job in jobs if found[job].is_doubtful(known.get(job), 1)]
+    for number in range(2, _REPLIES + 1):
         if not doubtful:
             break
         sleep(BETWEEN_REPLIES)
@@ -150,7 +151,7 @@ def query_states(
             transport, doubtful, {**known, **{job: found[job].states for job in doubtful}}, sleep
         )
         before, found = found, found | again
-        doubtful = [job for job in doubtful if found[job].is_doubtful(before[job].states)]
+        doubtful = [job for job in doubtful if found[job].is_doubtful(before[job].states, number)]
     return {job: found[job].states for job in jobs}
 
 
@@ -161,9 +162,11 @@ class _Found(Struct, frozen=True):
     is_late: bool
     "Whether Slurm does not have the whole record yet."
 
-    def is_doubtful(self, before: tuple[JobState, ...] | None) -> bool:
-        """Whether a reply says that the job is over, and the one before did not say the same."""
-        return ended(self.states) and (self.is_late or self.states != before)
+    def is_doubtful(self, before: tuple[JobState, ...] | None, replies: int) -> bool:
+        """Whether this reply says that the job is over, and those before it do not suffice to believe that."""
+        is_gone = all(state.state == GONE for state in self.states)
+        is_early = is_gone and replies < _REPLIES_UNTIL_GONE
+        return ended(self.states) and (self.is_late or is_early or self.states != before)
 
 
 def _query_clusters(
@@ -204,10 +207,10 @@ def _query_cluster(
     states = _with_exit_codes(transport, merged, {job for job in jobs if queued[job]}, sleep)
     if not has_accounting:
         states = {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
-    others = {job: (*listed[job], *recorded.get(job, ())) for job in jobs}
     return {
         job: _Found(
-            tuple(map(_compared, states[job])) or _without_record(job, others[job], error),
+            tuple(map(_compared, states[job]))
+            or _without_record(job, listed[job], recorded.get(job, ()), error),
             (has_accounting and not error and _is_late(states[job], accounted[job]))
             or _failed_without_code(states[job]),
         )
@@ -237,14 +240,19 @@ def _failed_without_code(states: Sequence[JobState]) -> bool:
     return any(state.state == "FAILED" and not state.exit_code for state in states)
 
 
-def _without_record(job: JobId, others: Sequence[JobState], error: str) -> tuple[JobState, ...]:
-    """The state of a job that no whole record is of; empty if Slurm knows no job of that id."""
+def _without_record(
+    job: JobId, listed: Sequence[JobState], recorded: Sequence[JobState], error: str
+) -> tuple[JobState, ...]:
+    """The state of a job that no whole record is of; empty if Slurm knows no job of that id.
+
+    A record of another job in accounting may be older, so only squeue shows that the id was used again.
+    """
     if error:  # it may have ended or be gone: only accounting knows
         return (JobState(id=job.number, state=UNKNOWN, reason=error),)
-    if foreign := [state for state in others if not replies.is_of(state, job)]:
-        reason = f"Slurm has given its id to another job, {foreign[-1].name}".removesuffix(", ")
+    if listed:
+        reason = f"Slurm has given its id to another job, {listed[-1].name}".removesuffix(", ")
         return (JobState(id=job.number, state=GONE, reason=reason),)
-    if any(state.is_partial for state in others):
+    if any(state.is_partial and replies.is_of(state, job) for state in recorded):
         return (JobState(id=job.number, state=UNKNOWN, reason="accounting has a part of its record only"),)
     return ()
 

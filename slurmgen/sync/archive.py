@@ -5,7 +5,6 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from pathlib import Path
 
 from slurmgen.errors import TransferFailed
 from slurmgen.sync.files import readable
@@ -18,13 +17,14 @@ _CHUNK = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-def pack(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
+def pack(files: Mapping[str, str], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
     """A tar archive of the files `names`, in parts of a megabyte or two, without their owners.
 
     Raises:
         TransferFailed: a file cannot be read, or is not what `content` says any more.
     """
-    yield from _joined(_members(files, content, names))
+    with readable():
+        yield from _joined(_members(files, content, names))
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -40,7 +40,7 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _members(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
+def _members(files: Mapping[str, str], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
     for name in names:
         entry = content.entries[name]
         if entry.mode < 0:
@@ -52,25 +52,50 @@ def _members(files: Mapping[str, Path], content: Manifest, names: Iterable[str])
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _file(name: str, path: Path, entry: Entry) -> Iterator[bytes]:
-    with readable(), path.open("rb", buffering=0) as file:
-        mtime = int(os.fstat(file.fileno()).st_mtime)
-        yield _header(name, mode=entry.mode, size=entry.size, mtime=mtime)
-        total, left = sha256(), entry.size
-        while left and (chunk := file.read(min(left, _CHUNK))):
+def _file(name: str, path: str, entry: Entry) -> Iterator[bytes]:
+    # By descriptors, as in manifest.hash_of: a file object would cost more than the content of a small file.
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield _file_header(name, entry, int(os.fstat(file).st_mtime))
+        total, left, grew = sha256(), entry.size, False
+        # One byte more than the file should have: a shorter reply then shows its end.
+        while chunk := os.read(file, wanted := min(left + 1, _CHUNK)):
+            grew, is_last = len(chunk) > left, len(chunk) < wanted
+            chunk = chunk[:left]
             total.update(chunk)
             left -= len(chunk)
             yield chunk
+            if grew or (left == 0 and is_last):
+                break
         if left or total.hexdigest() != entry.content:
             raise TransferFailed(
-                f"{visible(str(path))} changed while it was sent",
+                f"{visible(path)} changed while it was sent",
                 "Submit again when it no longer changes, or name it in .slurmgenignore.",
             )
-        if file.read(1):  # what was sent is still what was hashed
+        if grew:  # what was sent is still what was hashed
             _log.warning(
                 "%s grew while it was sent; the job has its first %d bytes", visible(name), entry.size
             )
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(file)
     yield bytes(-entry.size % tarfile.BLOCKSIZE)
+
+
+_FIELDS, _REST = b"%07o\0%07o\0%07o\0%011o\0%011o\0", b"0" + bytes(100) + b"ustar  \0" + bytes(247)
+_SUM = sum(_REST) + 8 * ord(" ")
+"Of the constant bytes of a header; while they are added, its checksum is blank."
+
+
+def _file_header(name: str, entry: Entry, mtime: int) -> bytes:
+    """The header of a regular file. tarfile, which is slower than reading a small file, makes rare ones."""
+    encoded = os.fsencode(name)
+    if len(encoded) > tarfile.LENGTH_NAME or entry.size >= 8**11 or not 0 <= mtime < 8**11:
+        return _header(name, mode=entry.mode, size=entry.size, mtime=mtime)
+    start = encoded.ljust(tarfile.LENGTH_NAME, b"\0") + _FIELDS % (entry.mode, 0, 0, entry.size, mtime)
+    return b"%b%06o\0 %b" % (start, sum(start) + _SUM, _REST)
 
 
 def _header(name: str, **fields: object) -> bytes:

@@ -26,7 +26,8 @@ _LONGEST = 300
 class Snapshot(Struct, frozen=True):
     """Files by their names in the remote folder, and which were left out and why."""
 
-    files: dict[str, Path]
+    files: dict[str, str]
+    "The path of each. A Path takes longer to make than its file to find."
     notices: tuple[str, ...] = ()
     secrets: dict[str, str] = {}
     "The kind of secret in each file and folder that is left out; the name of a folder ends in a slash."
@@ -75,19 +76,24 @@ def snapshot(root: Path, send: Collection[str] = (), logs: re.Pattern[str] | Non
         outputs = _outputs()
         reasons = ((name, _unfit(entry, root, outputs)) for name, entry in found.entries.items())
         unfit = {name: reason for name, reason in reasons if reason}
-    files = {name: Path(entry.path) for name, entry in found.entries.items() if name not in unfit} | named
+    files = {name: entry.path for name, entry in found.entries.items() if name not in unfit} | named
     return Snapshot(
-        {name: files[name] for name in sorted(files, key=os.fsencode)},
+        {name: files[name] for name in by_bytes(files)},
         (*_unfit_notices(unfit), *_overruled_notices(found.overruled)),
         {name: found.secrets[name] for name in sorted(found.secrets) if name not in named},
     )
+
+
+def by_bytes(names: Collection[str]) -> list[str]:
+    """Names in the order of their bytes, which is that of their characters if all are ASCII."""
+    return sorted(names, key=None if all(map(str.isascii, names)) else os.fsencode)
 
 
 def _plain(name: str) -> str:
     return str(PurePosixPath(name))
 
 
-def _named_file(root: Path, name: str) -> Path:
+def _named_file(root: Path, name: str) -> str:
     """A file that the user names."""
     path = root / name
     if never := NEVER_SENT.intersection(path.parts[len(root.parts) :]):
@@ -96,7 +102,7 @@ def _named_file(root: Path, name: str) -> Path:
         raise RequestError(
             f"--send {name}: there is no such file in {root}", "Give its path relative to that folder."
         )
-    return path
+    return str(path)
 
 
 def _unfit_notices(unfit: Mapping[str, str]) -> list[str]:

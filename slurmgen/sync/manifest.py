@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from slurmgen.paths import make_private, require_private
-from slurmgen.sync.files import Snapshot, link_target, readable
+from slurmgen.sync.files import Snapshot, by_bytes, link_target, readable
 
 RACY = 2_000_000_000
 """Nanoseconds: a file that changed so shortly before it was hashed is hashed anew next time.
@@ -29,6 +30,8 @@ _KEPT = 64
 "Manifests in the cache: those sent last."
 _COMPARED = 4
 "Snapshots among which the nearest is chosen: those used last."
+_NEAR = 100_000
+"Bytes to send that are so few that no other snapshot is looked at."
 _CHUNK = 1 << 20
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -59,10 +62,9 @@ class Manifest(Struct, frozen=True, dict=True):
     def hash(self) -> str:
         """The name of this content: the same for the same names, modes and contents."""
         total = sha256()
-        for name in sorted(self.entries, key=os.fsencode):
+        for name in by_bytes(self.entries):
             entry = self.entries[name]
-            fields = (name, f"{entry.mode:o}", entry.content)
-            total.update(b"".join(os.fsencode(field) + b"\0" for field in fields))
+            total.update(os.fsencode(f"{name}\0{entry.mode:o}\0{entry.content}\0"))
         return total.hexdigest()
 
     @property
@@ -117,7 +119,7 @@ def manifest(
         for name, status in (files.statuses() if statuses is None else statuses).items():
             path = files.files[name]
             if stat.S_ISLNK(status.st_mode):
-                entries[name] = Entry(-1, 0, link_target(path))
+                entries[name] = Entry(-1, 0, link_target(Path(path)))
                 continue
             seen[name] = file = _seen(path, status, known.get(name))
             entries[name] = Entry(stat.S_IMODE(status.st_mode) & 0o777, file.size, file.content)
@@ -126,7 +128,7 @@ def manifest(
     return Manifest(entries)
 
 
-def _seen(path: Path, status: os.stat_result, known: _Seen | None) -> _Seen:
+def _seen(path: str, status: os.stat_result, known: _Seen | None) -> _Seen:
     facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     if known and (known.size, known.mtime, known.ctime, known.inode) == facts:
         return known
@@ -137,7 +139,7 @@ def _seen(path: Path, status: os.stat_result, known: _Seen | None) -> _Seen:
     return _Seen(size, *facts[1:], content)
 
 
-def hash_of(path: Path) -> tuple[int, str]:
+def hash_of(path: str) -> tuple[int, str]:
     """A file's size as read, and the hash of that."""
     total, size = sha256(), 0
     file = os.open(path, os.O_RDONLY)  # with many small files, file objects would take a third of the time
@@ -146,7 +148,7 @@ def hash_of(path: Path) -> tuple[int, str]:
             total.update(chunk)
             size += len(chunk)
     except OSError as error:
-        error.filename = str(path)
+        error.filename = path
         raise
     finally:
         os.close(file)
@@ -206,9 +208,13 @@ class Sent:
     def best(self, new: Manifest, snapshots: Iterable[str]) -> tuple[str, Manifest] | None:
         """Of these snapshots, the one with which least has to be sent; None if no manifest is known."""
         loaded = ((name, self._load(name)) for name in snapshots)
-        known = islice(((name, found) for name, found in loaded if found), _COMPARED)
-        nearest = sorted(known, key=lambda one: _bytes(new, one[1]))
-        return next((one for one in nearest if one[1].hash == one[0]), None)
+        nearest: list[tuple[int, str, Manifest]] = []
+        for name, found in islice(((name, found) for name, found in loaded if found), _COMPARED):
+            nearest.append((_bytes(new, found), name, found))
+            if nearest[-1][0] <= _NEAR:
+                break
+        nearest.sort(key=itemgetter(0))
+        return next(((name, found) for _, name, found in nearest if found.hash == name), None)
 
     def _load(self, name: str) -> Manifest | None:
         if not _HASH.fullmatch(name):  # the name comes from the remote host

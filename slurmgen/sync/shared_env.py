@@ -46,14 +46,14 @@ def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], c
     sources = {name: path for name in _MADE_FROM if (path := files.files.get(str(folder / name)))}
     with readable():
         try:
-            texts = {name: read_bytes(path, _LARGEST) for name, path in sources.items()}
+            texts = {name: read_bytes(Path(path), _LARGEST) for name, path in sources.items()}
         except NotPlainFile:
             return files
     if not _is_shareable(texts.get("uv.lock", b"")):
         return files
     digest = sha256(repr((sorted(texts.items()), tuple(modules), str(folder))).encode()).hexdigest()
     links = _links(cache / digest, "../" * (2 + len(folder.parts)) + f"{FOLDER}/{digest}")
-    return Snapshot({str(folder / name): path for name, path in links.items()}).over(files)
+    return Snapshot({str(folder / name): str(path) for name, path in links.items()}).over(files)
 
 
 def _is_shareable(lock: bytes) -> bool:

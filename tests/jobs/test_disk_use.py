@@ -218,12 +218,15 @@ def test_pruning_leaves_nothing_but_the_records(project: Project) -> None:
     assert project.used() < MEGABYTE
 
 
-def test_a_small_project_has_one_spare_copy_and_a_large_one_has_none(project: Project) -> None:
-    for program in ("1", "2", "2", "3", "3"):
+@pytest.mark.parametrize("files", [4, 2000])
+def test_a_project_has_one_spare_copy_unless_it_is_large_for_its_number_of_files(
+    project: Project, files: int
+) -> None:
+    for program in ("1", "2", "2"):
         project.train(program)
-        assert bool(project.spares()) == (program != "1")
-    assert len(project.spares()) == 1
-    project.write(0o644)
-    for program in ("4", "4"):
-        project.train(program)
-    assert [path for path in project.spares() if (path / "data/0").exists()] == []
+        assert len(project.spares()) == 1
+    project.write(0o644, files)
+    run, *_ = project.train("3"), project.train("3")
+    project.require_sound_snapshots()
+    assert len(list((run / "data").iterdir())) == files
+    assert any((path / "data/0").exists() for path in project.spares()) == (files > 4)

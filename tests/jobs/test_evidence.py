@@ -112,10 +112,10 @@ def test_a_controller_that_lists_nothing_once_ends_no_job() -> None:
 
 
 @pytest.mark.parametrize("reply", [NONE, UNKNOWN])
-def test_that_a_job_is_gone_needs_two_replies(reply: Completed) -> None:
+def test_that_a_job_is_gone_needs_three_replies(reply: Completed) -> None:
     host = Host(squeue=[reply])
     assert host.states() == []
-    assert len(host.pauses) == 1
+    assert len(host.pauses) == 2
 
 
 def test_that_a_job_has_ended_needs_two_equal_replies_of_which_the_ledger_may_have_one() -> None:

@@ -368,7 +368,9 @@ def test_a_job_that_was_just_submitted_is_not_gone(machine: Machine) -> None:
     assert machine.submit()[0] == 0
     code, out, _ = machine.slurmgen("status", "12")
     assert code == 3
-    assert out.startswith("job 12 is UNKNOWN: Slurm does not list it yet; try again in a minute\n")
+    assert out.startswith(
+        "job 12 is UNKNOWN: it is new, and no reply of Slurm has it yet; try again in a minute\n"
+    )
 
 
 def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:

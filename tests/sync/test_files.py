@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmgen.errors import TransferFailed
-from slurmgen.sync.archive import COMPLETE, pack
+from slurmgen.sync.archive import COMPLETE, _file_header, _header, pack
 from slurmgen.sync.files import Snapshot, snapshot
-from slurmgen.sync.manifest import manifest
+from slurmgen.sync.manifest import Entry, manifest
 
 
 def fill(root: Path, *names: str, **texts: str) -> Path:
@@ -196,15 +196,30 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error(tmp_path: Path, change
     assert COMPLETE.encode() not in b"".join(sent)
 
 
-def test_a_file_that_grows_is_sent_as_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "a").write_bytes(b"x" * 3_000_000)
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_a_file_that_grows_is_sent_as_it_was(
+    tmp_path: Path, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a").write_bytes(b"x" * size)
     found = snapshot(tmp_path)
     content = manifest(found)
-    (tmp_path / "a").write_bytes(b"x" * 3_000_000 + b"more")
+    (tmp_path / "a").write_bytes(b"x" * size + b"more")
     archive = b"".join(pack(found.files, content, content.entries))
     with tarfile.open(fileobj=io.BytesIO(archive)) as sent:
-        assert sent.extractfile("a").read() == b"x" * 3_000_000  # type: ignore[union-attr]
-    assert caplog.messages == ["a grew while it was sent; the job has its first 3000000 bytes"]
+        assert sent.extractfile("a").read() == b"x" * size  # type: ignore[union-attr]
+    assert caplog.messages == [f"a grew while it was sent; the job has its first {size} bytes"]
+
+
+@settings(deadline=None)
+@given(
+    st.binary(min_size=1, max_size=130).map(os.fsdecode),
+    st.sampled_from([0, 511, 8**11 - 1, 8**11]),
+    st.integers(0, 0o777),
+    st.sampled_from([-1, 0, 1_700_000_000, 8**11]),
+)
+def test_a_header_is_that_of_tarfile(name: str, size: int, mode: int, mtime: int) -> None:
+    expected = _header(name, mode=mode, size=size, mtime=mtime)
+    assert _file_header(name, Entry(mode, size, ""), mtime) == expected
 
 
 def test_a_file_that_disappears_is_an_error(tmp_path: Path) -> None:
@@ -232,14 +247,14 @@ def test_whatever_is_packed_is_unpacked(
     found = snapshot(root)
     there = unpack(found, tmp_path_factory.mktemp("q") / "r")
     assert {path.name: path.read_bytes() for path in there.iterdir()} == {
-        name: path.read_bytes() for name, path in found.files.items()
+        name: Path(path).read_bytes() for name, path in found.files.items()
     }
 
 
 def test_a_snapshot_over_another_takes_precedence(tmp_path: Path) -> None:
     one, two = fill(tmp_path / "1", "t/a"), fill(tmp_path / "2", "a", "b")
     both = snapshot(one).over(snapshot(two).under("t"))
-    assert both.files == {"t/a": one / "t/a", "t/b": two / "b"}
+    assert both.files == {"t/a": str(one / "t/a"), "t/b": str(two / "b")}
 
 
 def test_folders_may_be_a_thousand_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

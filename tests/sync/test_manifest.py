@@ -67,7 +67,7 @@ def age(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     real = module.hash_of
-    monkeypatch.setattr(module, "hash_of", lambda path: (read.append(path.name), real(path))[1])
+    monkeypatch.setattr(module, "hash_of", lambda path: (read.append(Path(path).name), real(path))[1])
     return read
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def entries(*names: str) -> Manifest:
-    return Manifest({name: Entry(0o644, 10, name) for name in names})
+    return Manifest({name: Entry(0o644, 1_000_000, name) for name in names})
 
 
 def test_the_base_with_which_least_is_sent_is_taken(tmp_path: Path) -> None:

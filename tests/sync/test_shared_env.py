@@ -129,7 +129,7 @@ def test_a_link_in_a_folder_of_the_project_leads_to_the_same_place(tmp_path: Pat
     found = with_environment(snapshot(tmp_path / "runs" / "r"), "uv:a/b", (), tmp_path / "cache").files[
         "a/b/.venv"
     ]
-    assert (deep / found.readlink()).resolve().parent == tmp_path / "envs"
+    assert (deep / Path(found).readlink()).resolve().parent == tmp_path / "envs"
     assert isinstance(with_environment(Snapshot({}), "uv", (), tmp_path / "cache"), Snapshot)
 
 

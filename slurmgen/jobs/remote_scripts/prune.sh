@@ -152,12 +152,13 @@ cd "$folder" 2>/dev/null || { row '' && exit; }
 folder=$PWD
 known=$(for record in "$folder"/*/submissions/*/job; do printf '%s\n' "${record%/job}"; done)
 queue=$(jobs_in_queue) || complaint=${queue:-squeue failed without a message}
-if [ "$task$complaint" = PRUNE ]; then # a controller that restarts may list nothing: removal needs two replies
-  sleep 2
+for pause in 1 2; do # a controller that restarts may list nothing: removal needs three replies
+  if [ "$task" = KEEP ] || [ -n "$complaint" ]; then break; fi
+  sleep "$pause"
   again=$(jobs_in_queue) || complaint=${again:-squeue failed without a message}
   queue="$queue
 $again"
-fi
+done
 row "$complaint"
 for parent in "$folder"/*; do
   [ -d "$parent/snapshots" ] && (project "$parent")

@@ -11,7 +11,7 @@ copy() { # copy HASH TO [-l]: a snapshot for a run, or for a new snapshot (-l); 
 copy_files() { # copy_files FROM TO [-l]; some file systems have no hard links
   if [ $# = 3 ]; then
     link_all "$1" "$2" && return
-  elif [ -e "$1.read-only" ]; then
+  elif [ -s "$1.read-only" ]; then
     link_all "$1" "$2" && copy_writable "$1" "$PWD/$2" && return
   fi
   rm -rf "$2"
@@ -54,8 +54,8 @@ name_snapshot() { # name_snapshot FOLDER HASH
   mv -T "$1" "snapshots/$2" 2>/dev/null
 }
 
-make_spare() { # a copy for the next run, which need not wait for it; only one, and only of little disk space
-  [ ! -d "staging/spare.$hash" ] && ! is_large "snapshots/$hash" -writable &&
+make_spare() { # a copy for the next run, which need not wait for it; only one, and only of small files, which copy slowly
+  [ ! -d "staging/spare.$hash" ] && ! is_large "snapshots/$hash" 16384 -writable &&
     copy "$hash" "staging/$temp.spare" || return
   for spare in staging/spare.*; do [ ! -d "$spare" ] || discard "$spare"; done
   mv -T "staging/$temp.spare" "staging/spare.$hash"

@@ -53,8 +53,7 @@ finish() { # in the background, after the reply
   # shellcheck disable=SC2044  # our own names
   for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
   make_snapshot "$hash"
-  # A project that was submitted again is likely to be so once more.
-  if [ "$fresh" = new ] && [ "$base" != - ]; then make_spare; fi
+  [ "$fresh" != new ] || make_spare
   tidy
 }
 

@@ -131,7 +131,7 @@ class SshTransport(Closing):
         self._resources.close()
 
     def _another(self) -> jump_hosts.Link:
-        """Another connection, for which nobody is asked."""
+        """Another connection, made without a prompt."""
         link = jump_hosts.logged_in(self._to, None, self._resources)
         self._links.append(link)
         return link

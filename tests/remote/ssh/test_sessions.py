@@ -52,7 +52,7 @@ def test_a_login_that_is_cut_anywhere_is_a_broken_connection(
 
 
 @pytest.mark.parametrize("client", CONNECT)
-def test_a_refused_key_is_no_broken_connection(server: Server, tmp_path: Path, client: str) -> None:
+def test_a_refused_key_is_reported_as_refused(server: Server, tmp_path: Path, client: str) -> None:
     keys = "\n".join(f'IdentityFile "{keygen(tmp_path / f"key{n}")}"' for n in range(6))
     for more in ("", keys):
         wrong = server.config(tmp_path, key=keygen(tmp_path / f"wrong{len(more)}"), more=more)

@@ -93,9 +93,9 @@ def _authenticated(
 
 
 def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | None) -> str:
-    """How the login succeeded. A connection that breaks meanwhile is no refusal, although paramiko says so.
+    """How the login succeeded. paramiko reports a connection that breaks meanwhile as a refused login.
 
-    sshd says goodbye to a user who tries too many keys (SSH_MSG_DISCONNECT).
+    sshd sends SSH_MSG_DISCONNECT to a user who tries too many keys.
     """
     try:
         return log_in(connection, to, prompt)

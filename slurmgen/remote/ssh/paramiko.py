@@ -41,6 +41,8 @@ class SshTransport(Closing):
     def __init__(self, link: jump_hosts.Link, to: Destination, resources: contextlib.ExitStack) -> None:
         self._connection = link.connection
         self._links = [link]
+        self._opening = threading.Lock()
+        "paramiko keeps one error for all channels that it opens at a time."
         self._to, self._resources = to, resources
         self._sessions = Sessions(to.alias, link, self._another)
         self.where = to.alias
@@ -129,7 +131,7 @@ class SshTransport(Closing):
         self._resources.close()
 
     def _another(self) -> jump_hosts.Link:
-        """Another connection, for which nobody is asked."""
+        """Another connection, made without a prompt."""
         link = jump_hosts.logged_in(self._to, None, self._resources)
         self._links.append(link)
         return link
@@ -139,7 +141,8 @@ class SshTransport(Closing):
 
         def begin(link: jump_hosts.Link) -> paramiko.Channel | None:
             try:
-                return link.connection.open_session(timeout=timeout)
+                with self._opening:
+                    return link.connection.open_session(timeout=timeout)
             except paramiko.ChannelException:
                 return None
 

@@ -39,7 +39,7 @@ def test_commands_beside_a_stream_work_where_a_connection_has_one_session(
 def test_a_login_that_is_cut_anywhere_is_a_broken_connection(
     server: Server, tmp_path: Path, client: str
 ) -> None:
-    # An sshd of Debian 12 sends about 3,300 bytes until a key is accepted.
+    # An sshd of Debian 12 sends from 1,900 bytes to paramiko, to 3,300 to ssh, until a key is accepted.
     for at in range(1, 3300, 200 if client == "openssh" else 50):
         with link(server.port, Fault("cut", at)) as bad:
             to = destination("far", config(bad, server, tmp_path))
@@ -48,11 +48,11 @@ def test_a_login_that_is_cut_anywhere_is_a_broken_connection(
             except ConnectionFailed:
                 pass
             else:
-                assert at > 2500, "it was to break"
+                assert at > 1500, "it was to break"
 
 
 @pytest.mark.parametrize("client", CONNECT)
-def test_a_refused_key_is_no_broken_connection(server: Server, tmp_path: Path, client: str) -> None:
+def test_a_refused_key_is_reported_as_refused(server: Server, tmp_path: Path, client: str) -> None:
     keys = "\n".join(f'IdentityFile "{keygen(tmp_path / f"key{n}")}"' for n in range(6))
     for more in ("", keys):
         wrong = server.config(tmp_path, key=keygen(tmp_path / f"wrong{len(more)}"), more=more)

@@ -380,7 +380,7 @@ def test_a_profile_is_compared_with_a_probe_too(login: Login) -> None:
         f'name = "drifted"\ninternet = "proxy"\n[login]\nhost = "{login.host}"\n'
         "[node]\ngpus = 4\ncpus = 128\n[partitions.main]\ndefault = true\n[partitions.gone]\n"
     )
-    reply = login.diff("drifted", "--probe", "--yes")
+    reply = login.diff("drifted", "--host", login.host, "--probe", "--yes")
     assert reply.returncode == 1, reply.stderr
     assert [line.split(":")[0] for line in reply.stdout.splitlines()] == [
         "partitions.gone",

@@ -14,6 +14,7 @@ def print_tasks(report: "Report", color: str) -> None:
     """Print a row for each run of a sweep: its task, its parameters, the state of the task, and its time."""
     from slurmgen.jobs.sweep_report import UNLISTED, tasks
     from slurmgen.jobs.sweep_table import names_of
+    from slurmgen.slurm.usage import in_one_form
 
     names = names_of([table for _, table, _, _ in tasks(report)])
     rows = [
@@ -21,7 +22,7 @@ def print_tasks(report: "Report", color: str) -> None:
             f"{id_}/{number}" if table.shares_gpus else id_,
             *(run.get(name, "") for name in names),
             state.state if state else UNLISTED,
-            state.elapsed if state else "",
+            in_one_form(state.elapsed) if state else "",
         ]
         for id_, table, index, state in tasks(report)
         for number, run in enumerate(table.tasks[index])

@@ -1,7 +1,11 @@
 """`slurmgen top`: jobs that have not ended, or the GPUs of one job, refreshed in place."""
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from select import select
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -64,7 +68,7 @@ def command(
 
     Without ID, the jobs of all sites; with ID, also the CPUs and the memory of that running job. ID is a job
     id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a short step
-    beside those of the job. Each site needs one login. --json prints once.
+    beside those of the job. Each site needs one login. --json prints once. `q` or ^C ends it.
     """
     from slurmgen.jobs.live.sites import Sites
 
@@ -85,15 +89,15 @@ def command(
 
 
 def _refresh(show: Callable[[], Show], screen: "Console", interval: float) -> None:
-    """Show it again and again in the same place, until ^C or until there is nothing more to see."""
+    """Show it again and again in the same place, until `q`, ^C or until there is nothing more to see."""
     from io import StringIO
 
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") as live:
-        shown = show()
+    shown = show()
+    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") as live, _keys() as is_quit:
         while True:
             page = Console(
                 file=StringIO(),
@@ -107,12 +111,44 @@ def _refresh(show: Callable[[], Show], screen: "Console", interval: float) -> No
             with page.capture() as captured:
                 shown(page)
             live.update(Text.from_ansi(captured.get()), refresh=True)
-            time.sleep(interval)
+            if is_quit(interval):
+                return
             try:
                 shown = show()
             except RequestError as error:  # the job has ended
                 say(str(error))
                 return
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], bool]]:
+    """A function that waits some seconds, and returns whether the user has pressed `q` before."""
+    import termios
+    import tty
+
+    if not sys.stdin or not sys.stdin.isatty():
+        yield _waited
+        return
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)  # ^C stays a signal
+    try:
+        yield _pressed_q
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _waited(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _pressed_q(seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while select([sys.stdin], [], [], max(0, end - time.monotonic()))[0]:
+        key = os.read(sys.stdin.fileno(), 1)
+        if key in b"qQ":  # also at the end of the input
+            return True
+    return False
 
 
 class _Watch(Protocol):
@@ -126,11 +162,11 @@ class _Watch(Protocol):
 
 
 class _Jobs:
-    """All jobs that have not ended, and those that ended while they were watched."""
+    """All jobs that have not ended, and those that ended while they were watched, as they were then."""
 
     def __init__(self, sites: "Sites", site: str | None, options: dict[str, Any]) -> None:
         self._sites, self._site, self._options = sites, site, options
-        self._jobs: list[Job] = []
+        self._shown: dict[Job, Report] = {}
         self._seen: set[str] = set()
         "The keys of all jobs that were queried; not those of jobs that are submitted meanwhile."
 
@@ -147,12 +183,17 @@ class _Jobs:
     def _reports(self) -> "list[Report]":
         from slurmgen.jobs.status import save_final_states
 
-        reports = self._sites.query([*self._jobs, *self._new()])
+        active = [job for job, report in self._shown.items() if not report.ended]
+        reports = self._sites.query([*active, *self._new()])
         save_final_states(reports)
-        # An old job that accounting has forgotten is not active.
-        known = [report for report in reports if report.states or report.error]
-        self._jobs = [report.job for report in known]
-        return known
+        # An old job that accounting has forgotten is not active, nor is an ended one that is seen first now:
+        # without accounting, the ledger may not know the end of an array.
+        for report in reports:
+            if report.error or (report.states and (report.job in self._shown or not report.ended)):
+                self._shown[report.job] = report
+            else:
+                self._shown.pop(report.job, None)
+        return list(self._shown.values())
 
     def _new(self) -> "list[Job]":
         """The jobs that were submitted since the last query; at first, all that have not ended."""

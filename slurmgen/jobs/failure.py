@@ -23,6 +23,7 @@ from slurmgen.jobs.failure_patterns import (
 )
 from slurmgen.slurm import sizes
 from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.usage import in_one_form
 
 LOG_END = 65_536
 "Bytes of a log's end that are searched, after the frames of tracebacks are left out."
@@ -102,7 +103,7 @@ NEVER_SATISFIED = Why(
 def _recorded(job: JobState) -> Why:
     if job.state == "CANCELLED" and job.reason == "DependencyNeverSatisfied":
         return NEVER_SATISFIED
-    limit = f" of {job.time_limit}" if job.time_limit else ""
+    limit = f" of {in_one_form(job.time_limit)}" if job.time_limit else ""
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
     again = "Submit it again; with --requeue, a script that loads its checkpoint continues (docs/requeue.md)."

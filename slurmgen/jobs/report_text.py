@@ -15,7 +15,7 @@ from slurmgen.jobs.sweep_report import cause, is_sweep, tally
 from slurmgen.slurm import sizes
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import WAITING, JobState
-from slurmgen.slurm.usage import Usage
+from slurmgen.slurm.usage import Usage, in_one_form
 from slurmgen.text import counted, visible
 
 USE_EXCLUDED = (
@@ -174,7 +174,7 @@ def _state_line(state: JobState, segment: str = "") -> str:
     details = (
         f"in {segment}" if segment else "",
         f"({state.reason})" if state.reason and not state.ended else "",
-        f"after {state.elapsed}" if state.elapsed and state.state not in WAITING else "",
+        f"after {in_one_form(state.elapsed)}" if state.elapsed and state.state not in WAITING else "",
         f"on {state.nodes}" if state.nodes else "",
         f"with exit code {state.end}" if state.end else "",
     )

@@ -163,7 +163,7 @@ class _Found(Struct, frozen=True):
     "Whether Slurm does not have the whole record yet."
 
     def is_doubtful(self, before: tuple[JobState, ...] | None, replies: int) -> bool:
-        """Whether this reply says that the job is over, and those before it do not suffice to believe that."""
+        """Whether this reply says that the job is over, and the ones before do not suffice to believe it."""
         is_gone = all(state.state == GONE for state in self.states)
         is_early = is_gone and replies < _REPLIES_UNTIL_GONE
         return ended(self.states) and (self.is_late or is_early or self.states != before)

@@ -59,6 +59,16 @@ def whole_seconds(text: str) -> int | None:
         return None
 
 
+def in_one_form(text: str) -> str:
+    """A time as slurmgen writes it; squeue and sacct differ.
+
+    >>> in_one_form("1:05"), in_one_form("UNLIMITED")
+    ('00:01:05', 'UNLIMITED')
+    """
+    seconds = whole_seconds(text)
+    return text if seconds is None else durations.canonical(seconds)
+
+
 def mebibytes(text: str) -> int | None:
     """MiB of a size as Slurm prints it, such as 1655.50K, rounded up; None if it is not a size."""
     match = _SIZE.fullmatch(text)

@@ -1,5 +1,6 @@
 """Run the page on a socket of this machine."""
 
+import asyncio
 import logging
 import re
 import socket
@@ -8,11 +9,15 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
 from secrets import token_urlsafe
+from typing import Any, cast
 
 import click
 import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from slurmgen.errors import RequestError
+from slurmgen.text import counted
 from slurmgen.web.app import create_app
 from slurmgen.web.browser import opened
 from slurmgen.web.limits import Limits
@@ -61,7 +66,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
         if options.opens:
             stack.enter_context(opened(address, say))
         say("serving until ^C")
-        _run(config(settings, options.proxies), listener)
+        _run(config(settings, options.proxies), listener, say)
 
 
 def _check(options: Options) -> None:
@@ -126,9 +131,55 @@ def config(settings: Settings, proxies: Sequence[str] = ()) -> uvicorn.Config:
     )
 
 
-def _run(config: uvicorn.Config, listener: socket.socket) -> None:
+class _Server(uvicorn.Server):
+    """Finishes the forms that it has received when it is to end; a second ^C ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, say: Callable[[str], None]) -> None:
+        self._answer, self._forms, self._say = cast(ASGIApp, config.app), 0, say
+
+        async def finishing(scope: Scope, receive: Receive, send: Send) -> None:  # not a method, for uvicorn
+            await self._finish(scope, receive, send)
+
+        config.app = cast(Any, finishing)
+        super().__init__(config)
+
+    async def _finish(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, and count the forms that are not answered yet."""
+        is_form = scope.get("method") == "POST"
+        if is_form and self.should_exit:
+            await PlainTextResponse(_ENDED, 503)(scope, receive, send)
+            return
+        self._forms += is_form
+        try:
+            await self._answer(scope, receive, send)
+        except asyncio.CancelledError:
+            if not is_form:
+                raise
+            await PlainTextResponse(_GIVEN_UP, 503)(scope, receive, send)
+        finally:
+            self._forms -= is_form
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no connection, finish the forms, and end; what is only read, such as a log, is cut off."""
+        for server in self.servers:
+            server.close()
+        if self._forms:
+            self._say(f"finishing {counted(self._forms, 'form')}; ^C ends at once")
+        while self._forms and not self.force_exit:
+            await asyncio.sleep(0.1)
+        await super().shutdown(sockets)
+
+
+_ENDED = "The server was ended before this form arrived: nothing was done. Start it again.\n"
+_GIVEN_UP = (
+    "The server was ended before this form was done. Start it again, and look at the jobs: sending the form "
+    "again after an unsettled submission finds its job.\n"
+)
+
+
+def _run(config: uvicorn.Config, listener: socket.socket, say: Callable[[str], None]) -> None:
     """Serve until ^C. What it interrupts, such as the log of a job that is followed, is not an error."""
-    server = uvicorn.Server(config)
+    server = _Server(config, say)
     logging.getLogger("uvicorn.error").addFilter(lambda _record: not server.should_exit)
     with suppress(KeyboardInterrupt):
         server.run([listener])

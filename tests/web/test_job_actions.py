@@ -1,11 +1,15 @@
 """Jobs of a real twin in the table: they are watched, cancelled and submitted again."""
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from msgspec import structs
@@ -17,7 +21,7 @@ from slurmgen.jobs.new_entry import new_key
 from slurmgen.jobs.races import Race, Races
 from slurmgen.web import Settings, create_app
 from tests.support.stepping import Stepping, stepping, submitted, submitted_script
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, eventually
 from tests.support.web import DESKTOP, PHONE, Served, opened, served
 
 HOST = "127.0.0.1:8123"
@@ -347,3 +351,38 @@ def test_only_tasks_that_a_sweep_has_are_submitted_again(user: TestClient, ended
         assert reply.status_code == 422
         assert why in reply.text
     assert copies(ended) == []
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
+def test_a_form_in_the_middle_of_which_the_server_is_ended_is_finished(
+    ends: int, ended: Record, testbed: Testbed
+) -> None:
+    """The controller of the twin stands still until the server was told to end, and has said so."""
+    (controller,) = (one.pid for one in testbed.twin.daemons if one.name == "slurmctld")
+    assert controller
+    argv = [sys.executable, "-m", "slurmgen", "web"]
+    with (
+        subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server,
+        ThreadPoolExecutor() as pool,
+    ):
+        assert server.stdout
+        assert server.stderr
+        entry = server.stdout.readline().strip()
+        origin, _, _ = entry.partition("/?")
+        with httpx.Client(timeout=300, headers={"origin": "/".join(origin.split("/")[:3])}) as client:
+            client.get(entry)
+            address = f"{origin}/jobs/{ended.key}/resubmit"
+            os.kill(controller, signal.SIGSTOP)
+            try:
+                reply = pool.submit(client.post, address, data={"key": new_key(), "time": "00:06:00"})
+                eventually(lambda: copies(ended))
+                server.send_signal(ends)
+                said = iter(server.stderr)
+                assert any("finishing 1 form" in line for line in said)
+            finally:
+                os.kill(controller, signal.SIGCONT)
+            answer = reply.result()
+        assert (answer.status_code, server.wait(300)) == (200, 0 if ends == signal.SIGINT else -ends)
+    (copy,) = copies(ended)
+    assert f"Submitted job {copy.id}" in answer.text
+    assert not copy.pending

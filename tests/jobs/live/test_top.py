@@ -143,8 +143,9 @@ def test_run_ends_with_the_exit_code_of_the_job_and_cancels_it_without_its_secre
     assert (job.returncode, "is CANCELLED" in job.stdout) == (143, True)
 
 
+@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("q", 0)])
 def test_top_shows_a_job_that_is_submitted_meanwhile(
-    slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server
+    key: str, code: int, slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server
 ) -> None:
     environ = {**environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     ssh = ["--host", "far", "--ssh-config", login_node.config(tmp_path)]
@@ -155,8 +156,31 @@ def test_top_shows_a_job_that_is_submitted_meanwhile(
         assert reply.returncode == 0, reply.stderr
         top.sees(reply.stdout.strip())
         slurmgen("cancel", "later", env=environ)
-        top.type("\x03")
-        assert top.ended() == 130
+        top.type(key)
+        assert top.ended() == code
+
+
+def test_top_does_not_list_an_array_that_has_ended(
+    slurmgen: Run, environ: dict[str, str], tmp_path: Path, testbed: Testbed
+) -> None:
+    """Without accounting, the ledger does not know that it has."""
+    environ = {**environ, **testbed.twin.environ(), "XDG_STATE_HOME": str(tmp_path / "state")}
+    words = [
+        "--site",
+        "generic",
+        "--via",
+        "local",
+        "--time",
+        "00:05:00",
+        "--gpus",
+        "0",
+        "--sbatch",
+        "array=1-2",
+    ]
+    array = slurmgen("submit", *words, "--command", "true", env=environ).stdout.strip()
+    testbed.wait(array)
+    assert "COMPLETED" in slurmgen("status", array, env=environ).stdout
+    assert json.loads(slurmgen("top", "--json", env=environ).stdout) == {"jobs": []}
 
 
 @pytest.mark.parametrize("again", [False, True])

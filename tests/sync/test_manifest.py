@@ -67,7 +67,9 @@ def age(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     real = module.hash_of
-    monkeypatch.setattr(module, "hash_of", lambda path: (read.append(Path(path).name), real(path))[1])
+    monkeypatch.setattr(
+        module, "hash_of", lambda path, size: (read.append(Path(path).name), real(path, size))[1]
+    )
     return read
 
 

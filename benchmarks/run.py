@@ -13,6 +13,7 @@ for script in sorted(Path(__file__).parent.glob("*.py")):
         "training_ranks.py",
         "lint_public.py",
         "scale_start.py",
+        "status_at_once.py",
         "scale_rank.py",
     ):
         subprocess.run([sys.executable, script], check=True)

@@ -14,6 +14,7 @@ for script in sorted(Path(__file__).parent.glob("*.py")):
         "large.py",
         "lint_public.py",
         "scale_start.py",
+        "status_at_once.py",
         "scale_rank.py",
     ):
         subprocess.run([sys.executable, script], check=True)

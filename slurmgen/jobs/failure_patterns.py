@@ -89,6 +89,18 @@ SIGNS = (
         "Is it in the environment of --python-env, and is the right module loaded?",
     ),
     _sign(
+        r"api_key not configured|No API key configured",
+        "Weights & Biases has no key in the job",
+        "Add --secret WANDB_API_KEY, whose value the job then has (docs/secrets.md).",
+    ),
+    _sign(
+        r"GatedRepoError|access (?:to )?(?:a )?gated repo"
+        r"|401 Client Error.{0,200}(?:https://huggingface\.co|hf\.co)",
+        "Hugging Face did not let the job read a repository",
+        "Add --secret HF_TOKEN, whose value the job then has (docs/secrets.md), and accept the terms of the "
+        "repository; check that its name is right.",
+    ),
+    _sign(
         r"Lmod has detected the following error:\s{1,300}"
         r"The following module\(s\) are unknown: \"?([^\s\"]{1,300})",
         "the site has no environment module {0}",

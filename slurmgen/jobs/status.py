@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from msgspec import structs
 
@@ -14,7 +15,6 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.log_paths import recorded_logs
 from slurmgen.jobs.lost_races import with_winners
-from slurmgen.jobs.new_entry import now
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import if_readable, remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
@@ -231,7 +231,7 @@ def save_final_states(reports: Iterable[Report]) -> None:
 
 def _last_states(reports: Iterable[Report]) -> dict[Record, str]:
     """The states to keep of jobs that have not ended, for when their site is not reached."""
-    at = now()
+    at = datetime.now(UTC).isoformat(timespec="seconds")
     known = [(report.job, LastKnown(report.state, at)) for report in reports if not _final(report)]
     return {
         job.record: to_text(last)

@@ -60,6 +60,15 @@ WATCHDOG = (
     "WorkNCCL(SeqNum=12, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
 )
 LOGS = {
+    "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])": (
+        "Weights & Biases has no key in the job"
+    ),
+    "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1-x)": (
+        "Hugging Face did not let the job read a repository"
+    ),
+    "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://huggingface.co/a/b": (
+        "Hugging Face did not let the job read a repository"
+    ),
     MODULE: "Python has no module einops",
     RANKS: "Python raised an error (rank 3 on n1)",
     CHAINED: "Python raised an error",

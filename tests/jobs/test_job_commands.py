@@ -332,6 +332,16 @@ def test_an_id_at_two_sites_needs_a_site(slurmgen: Run, project: Path) -> None:
     assert "job 7 is at several sites: daic, generic. Choose one with --site." in reply.stderr
 
 
+def test_a_query_over_ssh_imports_only_what_it_needs(server: Server, tmp_path: Path) -> None:
+    """Many commands at once take the time of their imports; sending a project and `invoke` are not needed."""
+    argv = [sys.executable, "-X", "importtime", "-m", "slurmgen", "status", "12", "--site", "generic"]
+    where = ["--host", "far", "--ssh-config", server.config(tmp_path)]
+    times = subprocess.run([*argv, *where], capture_output=True, text=True, timeout=300, check=False).stderr
+    names = {line.rpartition("|")[2].strip() for line in times.splitlines()}
+    assert "paramiko.transport" in names
+    assert not {"invoke.tasks", "slurmgen.sync.archive", "jinja2"} & names
+
+
 def test_importing_the_commands_imports_neither_paramiko_nor_sqlite(project: Path) -> None:
     code = "import sys, slurmgen.cli.submit, slurmgen.cli.status, slurmgen.cli.logs, slurmgen.cli.cancel\n"
     code += "sys.exit(int('paramiko' in sys.modules or 'sqlite3' in sys.modules))"

@@ -10,7 +10,7 @@ from slurmgen.jobs.job import Borrow, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.secret_removal import remove_secrets
-from slurmgen.jobs.slurm_client import cancel
+from slurmgen.jobs.slurm_client import UNKNOWN, cancel
 from slurmgen.jobs.status import make_report, query_site
 from slurmgen.jobs.stopped_races import stop_races
 from slurmgen.remote.transport import Transport
@@ -44,7 +44,7 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
 
 def _may_run(report: Report) -> bool:
     """Whether there is something to cancel: also a new job that Slurm does not list yet."""
-    return not report.ended if report.states else report.job.is_new
+    return not report.ended if report.states else report.state == UNKNOWN and report.job.is_new
 
 
 def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Report]:

@@ -63,7 +63,8 @@ QUERIES_UNTIL_GONE = 4
 "Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
 BETWEEN_REPLIES = 1.0
 "Seconds between two replies of which the second confirms the first."
-_REPLIES_UNTIL_GONE = 3
+REPLIES_UNTIL_GONE = 3
+"Replies in a row after which a job that Slurm does not list is not there."
 _REPLIES = 5
 "Replies about a job that has ended, at most; accounting mostly has all after two seconds."
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
@@ -165,7 +166,7 @@ class _Found(Struct, frozen=True):
     def is_doubtful(self, before: tuple[JobState, ...] | None, replies: int) -> bool:
         """Whether this reply says that the job is over, and the ones before do not suffice to believe it."""
         is_gone = all(state.state == GONE for state in self.states)
-        is_early = is_gone and replies < _REPLIES_UNTIL_GONE
+        is_early = is_gone and replies < REPLIES_UNTIL_GONE
         return ended(self.states) and (self.is_late or is_early or self.states != before)
 
 

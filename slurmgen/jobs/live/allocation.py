@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from slurmgen.errors import CommandFailed, RequestError
-from slurmgen.jobs.slurm_client import BETWEEN_REPLIES, call, call_again
+from slurmgen.jobs.slurm_client import BETWEEN_REPLIES, REPLIES_UNTIL_GONE, call, call_again
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.node_step import EXPORT_ALL
@@ -49,9 +49,10 @@ def running(transport: Transport, job: JobId) -> Allocation:
         CommandFailed: Slurm did not reply.
     """
     found = allocations(transport, job)
-    if not found:  # a controller that restarts may list nothing
-        time.sleep(BETWEEN_REPLIES)
-        found = allocations(transport, job)
+    for _ in range(REPLIES_UNTIL_GONE - 1):
+        if not found:  # a controller that restarts may list nothing
+            time.sleep(BETWEEN_REPLIES)
+            found = allocations(transport, job)
     active = [one for one in found if one.state == "RUNNING"]
     if len(active) > 1:
         raise RequestError(f"job {job} has {len(active)} running tasks", f"Name one task, such as {job}_0.")

@@ -11,8 +11,10 @@ import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
 from slurmgen.remote.background import BackgroundLogin
+from slurmgen.remote.login_advice import advised, login_of
 from slurmgen.remote.route import Route, destination_of, open_route
 from slurmgen.remote.ssh import config_openssh
+from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.prompt import Prompt
 from tests.conftest import Run
 from tests.remote.ssh.test_authenticate import FakePrompt, agent
@@ -352,3 +354,14 @@ def test_the_users_own_config_is_read_with_its_blocks(
         config.write_text(f"{text}\n{last}")
         hop = destination_of(place.route(str(config)))[0].jump
         assert (hop.alias if hop else None) == jump
+
+
+@pytest.mark.parametrize("site", ["daic", "olivia"])
+def test_a_site_without_keys_gets_no_advice_about_keys(site: str, tmp_path: Path) -> None:
+    login = login_of(site)
+    (tmp_path / "config").write_text("")
+    to = destination(login.host or "", str(tmp_path / "config"))
+    with pytest.raises(AuthenticationFailed) as caught, advised(site, login, to, interactive=False):
+        raise AuthenticationFailed("it refused the login", "have your key accepted: ssh-copy-id it")
+    assert "ssh-copy-id" not in str(caught.value)
+    assert "accepts no key. Run this in a terminal. While a connection" in str(caught.value)

@@ -27,7 +27,7 @@ NOISES = {
     ),
     "input that is read": f'read -r answer; {TITLE}; [ -z "$answer" ] || touch ~/eaten',
     "errors of a file that ends with one": "sleep 0.2; nothing_like_it; false",
-    "a process that keeps the streams": "sleep 1000 & sleep 1000 <&0 &",
+    "a process that keeps the streams": "sleep 100 & sleep 100 <&0 &",
 }
 "What ~/.bashrc and ~/.bash_profile do; sshd's bash reads the first one, and each command's bash the other."
 FATAL = {

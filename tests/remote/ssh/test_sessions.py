@@ -28,7 +28,7 @@ def test_commands_beside_a_stream_work_where_a_connection_has_one_session(
         with CONNECT[client](to) as one, ThreadPoolExecutor(3) as pool:
             for number in range(5):
                 assert one.run(["echo", str(number)], timeout=60).out == f"{number}\n"
-            stream = one.stream(["sh", "-c", "echo one; exec sleep 1000"], timeout=60)
+            stream = one.stream(["sh", "-c", "echo one; exec sleep 100"], timeout=60)
             assert next(stream) == b"one\n"
             asked = pool.map(lambda word: one.run(["cat"], input=word, timeout=60).stdout, [b"a", b"b", b"c"])
             assert list(asked) == [b"a", b"b", b"c"]

@@ -47,7 +47,7 @@ def follow_to_end(
     from slurmgen.jobs.logs import Shown
 
     show, finish = writer(part.rank, LogOutput(err=err))
-    shown = Shown(show, part.first_byte(transport, path))
+    shown = Shown(show, part.bytes(transport, path)[0])
     try:
         states, transport = _follow(transport, route, job, path, shown, part)
     finally:

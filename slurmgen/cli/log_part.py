@@ -38,11 +38,11 @@ class Part(Struct, frozen=True, kw_only=True):
 
         return path_of(transport, job, stderr=self.stderr)
 
-    def first_byte(self, transport: "Transport", path: str) -> int:
-        """The first byte of a log to show."""
-        from slurmgen.jobs.logs import tail_start
+    def bytes(self, transport: "Transport", path: str) -> tuple[int, int | None]:
+        """The first byte of a log to show, and the end of its last lines, after which it may grow."""
+        from slurmgen.jobs.logs import last_lines
 
-        return tail_start(transport, path, self.tail, self.rank) if self.tail else self.start
+        return last_lines(transport, path, self.tail, self.rank) if self.tail else (self.start, None)
 
 
 def offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:

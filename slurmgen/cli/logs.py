@@ -131,7 +131,7 @@ def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
     from slurmgen.jobs.logs import read
 
     is_empty, (show, finish) = True, writer(part.rank, LogOutput())
-    for chunk in read(transport, path, part.first_byte(transport, path)):
+    for chunk in read(transport, path, *part.bytes(transport, path)):
         show(chunk)
         is_empty = False
     finish()

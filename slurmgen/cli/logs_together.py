@@ -93,7 +93,7 @@ def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
 
 def _log(transport: "Transport", job: "Job", name: str, part: Part) -> Log:
     path = part.path(transport, job)
-    return Log(job, f"{name}: ", part.first_byte(transport, path), path, part.rank)
+    return Log(job, f"{name}: ", part.bytes(transport, path)[0], path, part.rank)
 
 
 def _started(action: Callable[[], int]) -> "Future[int]":

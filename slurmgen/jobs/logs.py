@@ -19,30 +19,34 @@ READS_AFTER_END = 3
 LONGEST_LINE = 1 << 16
 "Bytes after which a line that does not end is shown, or left out, by its beginning."
 
-# The byte of the log at which its last lines begin, or its last lines of a rank. A log that grows meanwhile
-# is measured again; after some tries, the first line may be cut.
+# The bytes of the log at which its last lines begin and end, or its last lines of a rank. The log may grow
+# meanwhile. `tail` finds the lines fast only in a file, so that a pipe is read if all tries fail.
 _TAIL = r"""
 export LC_ALL=C
-[ -e "$1" ] || { echo 0; exit; }
+[ -e "$1" ] || { echo 0 0; exit; }
+size=$(wc -c <"$1")
 if [ "$3" ]; then
-  grep -a -b -E "$3" "$1" | tail -n "$2" | head -n 1 | cut -d: -f1
+  start=$(head -c "$size" "$1" | grep -a -b -E "$3" | tail -n "$2" | head -n 1 | cut -d: -f1)
+  echo "${start:-0}" "$size"
   exit
 fi
-for try in 1 2 3 4 5; do
+for try in 1 2 3 4 5 6; do
+  if [ "$try" = 6 ]; then part=$(head -c "$size" "$1" | tail -n "$2" | wc -c); break; fi
   size=$(wc -c <"$1") part=$(tail -n "$2" "$1" | wc -c)
   [ "$size" -ne "$(wc -c <"$1")" ] || break
 done
-echo "$((size - part))"
+echo "$((size - part)) $((size))"
 """
 
 
 # Slurm creates the log when the job starts; before that there is nothing to read.
-_READ = '[ ! -e "$1" ] || exec tail -c "+$2" "$1"'
+_READ = '[ -e "$1" ] || exit 0; [ "$3" ] || exec tail -c "+$2" "$1"; tail -c "+$2" "$1" | head -c "$3"'
 
 
-def read(transport: Transport, path: str, start: int = 0) -> Iterator[bytes]:
-    """The log from its byte `start` on; nothing if there is no log yet."""
-    return transport.stream(["sh", "-c", _READ, "tail", path, str(start + 1)], timeout=COMMAND_TIMEOUT)
+def read(transport: Transport, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """The log from its byte `start` on, up to `end`; nothing if there is no log yet."""
+    most = "" if end is None else str(max(0, end - start))
+    return transport.stream(["sh", "-c", _READ, "tail", path, str(start + 1), most], timeout=COMMAND_TIMEOUT)
 
 
 def rank_pattern(rank: int) -> str:
@@ -55,7 +59,12 @@ def rank_pattern(rank: int) -> str:
 
 
 def tail_start(transport: Transport, path: str, lines: int, rank: int | None = None) -> int:
-    """The byte at which the last lines of a log begin, or the last lines that are labelled with a rank.
+    """The byte at which `last_lines` begin."""
+    return last_lines(transport, path, lines, rank)[0]
+
+
+def last_lines(transport: Transport, path: str, lines: int, rank: int | None = None) -> tuple[int, int]:
+    """The bytes at which the last lines of a log begin and end, or its last ones with the label of a rank.
 
     Raises:
         CommandFailed: the log cannot be read.
@@ -64,8 +73,8 @@ def tail_start(transport: Transport, path: str, lines: int, rank: int | None = N
     completed = transport.run(argv, timeout=COMMAND_TIMEOUT)
     if completed.returncode:
         raise failed(argv, transport.where, completed.returncode, completed.stderr)
-    reply = completed.out.strip()
-    return int(reply) if re.fullmatch("[0-9]{1,18}", reply) else 0
+    reply = re.fullmatch("([0-9]{1,18}) ([0-9]{1,18})", completed.out.strip())
+    return (int(reply[1]), int(reply[2])) if reply else (0, 0)
 
 
 class OfRank:

@@ -135,7 +135,7 @@ FAULTS: dict[str, tuple[Fault, bool, str]] = {
         "is gone, but ledger.sqlite-journal beside it shows that",
     ),
 }
-"A fault, whether the ledger can still be read, and what is said of it."
+"A fault, whether the ledger can still be read, and the message."
 
 
 @pytest.fixture(scope="module")

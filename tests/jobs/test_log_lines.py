@@ -5,15 +5,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from slurmgen.jobs.logs import OfRank, tail_start
+from slurmgen.jobs.logs import OfRank, last_lines, read, tail_start
 from slurmgen.remote.transport import Transport
 from tests.conftest import Run
 from tests.support.sshd import Server
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, eventually
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 RANKS = 'import os\nfor line in ("a", "b"):\n    print(os.environ["RANK"], line, flush=True)\n'
@@ -47,6 +48,29 @@ def test_the_last_lines_of_a_log_and_of_a_rank(cluster: Transport, tmp_path: Pat
     assert ends == [b"rest", b"10: e\nrest", log.read_bytes()]
     assert log.read_bytes()[tail_start(cluster, str(log), 2, rank=1) :].startswith(b"[rank1]:c\n")
     assert tail_start(cluster, str(log), 2, rank=7) == tail_start(cluster, str(tmp_path / "none"), 2) == 0
+
+
+def grown(log: Path, before: int) -> bool:
+    return log.stat().st_size > before
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_the_last_lines_of_a_log_that_grows_are_exactly_so_many(
+    rank: int | None, cluster: Transport, tmp_path: Path
+) -> None:
+    """With progress bars, which write carriage returns, and whether the last line has an end or not."""
+    log = tmp_path / "log"
+    log.write_text("1: first\n" * 9)
+    grow = f"while :; do printf '1: 10 %%\r1: 20 %%'; printf '\n1: line\n'; done >>{log}"
+    with subprocess.Popen(["bash", "-c", grow], process_group=0) as writer:
+        try:
+            for number in (1, 2, 5):
+                start, end = last_lines(cluster, str(log), number, rank)
+                eventually(partial(grown, log, log.stat().st_size))
+                text = b"".join(read(cluster, str(log), start, end))
+                assert len(text.removesuffix(b"\n").split(b"\n")) == number
+        finally:
+            writer.kill()
 
 
 def test_lines_of_a_rank_are_found_in_whatever_parts_they_arrive() -> None:

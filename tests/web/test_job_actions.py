@@ -357,7 +357,7 @@ def test_only_tasks_that_a_sweep_has_are_submitted_again(user: TestClient, ended
 def test_a_form_in_the_middle_of_which_the_server_is_ended_is_finished(
     ends: int, ended: Record, testbed: Testbed
 ) -> None:
-    """The controller of the twin stands still until the server was told to end, and has said so."""
+    """The controller of the twin stands still until the server has received the signal and printed so."""
     (controller,) = (one.pid for one in testbed.twin.daemons if one.name == "slurmctld")
     assert controller
     argv = [sys.executable, "-m", "slurmgen", "web"]

@@ -92,6 +92,10 @@ class ConnectionFailed(RemoteError):
     """There is no connection to the host, or it broke."""
 
 
+class ConnectionBroke(ConnectionFailed):
+    """A connection that was there, or was being made, broke. Another one may not."""
+
+
 class HostKeyError(RemoteError):
     """The host key is unknown or has changed."""
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ from slurmgen.jobs.job import Job, job_id
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
-from slurmgen.remote.route import Route
+from slurmgen.remote.route import Route, with_personal
 from slurmgen.slurm.commands import JobId
 from slurmgen.text import listed
 
 if TYPE_CHECKING:
+    from slurmgen.config.user import Personal
     from slurmgen.jobs.places import Confirm
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
@@ -205,9 +207,17 @@ def site_route(site: str, folder: Path, options: Options, ask: "Confirm | None" 
 
 
 def recorded_route(record: Record, options: Options) -> Route:
-    """The route of a record, with the options that the user gave."""
-    route = Route(**{field: getattr(record, field) for field in Route.__struct_fields__})
+    """The route of a record, with the client of personal.toml, and with the options that the user gave."""
+    recorded = Route(**{field: getattr(record, field) for field in Route.__struct_fields__})
+    route = with_personal(recorded, _personal(record.site)) if recorded.via == "ssh" else recorded
     return structs.replace(route, **{key: value for key, value in options.items() if value})
+
+
+@lru_cache(maxsize=64)  # `status --all` lists thousands of jobs
+def _personal(site: str) -> "Personal":
+    from slurmgen.config.user import load_personal
+
+    return load_personal(site)
 
 
 def _route(record: Record, options: Options, site_route: SiteRoute) -> Route:

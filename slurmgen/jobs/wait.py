@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
+from slurmgen.errors import AuthenticationFailed, ConnectionBroke, HostKeyError, RemoteError, SlurmgenError
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.lost_races import with_winners
 from slurmgen.jobs.report import Report
@@ -37,8 +37,8 @@ class Watch:
         """Report the jobs that have ended since the last query.
 
         Raises:
-            RemoteError: the first query failed, and not because Slurm is too busy to reply. Later ones may
-                fail: connections break and controllers restart.
+            SlurmgenError: the first query failed, and not because Slurm is too busy to reply or a connection
+                broke. Later ones may fail: connections break and controllers restart.
         """
         if not self.waiting:
             return []
@@ -47,9 +47,11 @@ class Watch:
             reports = query_site(self._transport, self.waiting)
         except (AuthenticationFailed, HostKeyError):
             raise
-        except RemoteError as error:
-            if not self._has_replied and not isinstance(error, Busy | TimedOut):
+        except SlurmgenError as error:
+            if not self._has_replied and not isinstance(error, Busy | TimedOut | ConnectionBroke):
                 return self._recall(error)
+            if not isinstance(error, RemoteError):
+                raise
             warn(f"{error.fact}; still waiting")
             self.close()
             return []
@@ -65,7 +67,7 @@ class Watch:
             self._transport.close()
         self._transport = None
 
-    def _recall(self, error: RemoteError) -> list[Report]:
+    def _recall(self, error: SlurmgenError) -> list[Report]:
         """The reports of the ledger, if it has the final states of all jobs; else raise the error."""
         if not all(job.final for job in self.waiting):
             raise error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import ConfigError
+from slurmgen.errors import ConfigError, ConnectionBroke
 from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
@@ -96,7 +96,10 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
         TwinError: the route is a twin that is not running.
     """
     if route.via == "ssh":
-        return _logged_in(route, prompt)
+        try:
+            return _logged_in(route, prompt)
+        except ConnectionBroke:  # a host drops logins beyond its MaxStartups, and networks fail for a moment
+            return _logged_in(route, prompt)
     from slurmgen.remote.local import LocalTransport
 
     if route.via == "twin":

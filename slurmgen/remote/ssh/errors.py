@@ -36,7 +36,7 @@ _NO_ROUTE = Translation(
     f"Check the host name and your network (is a VPN needed?); {_TRY_SSH}",
 )
 _SILENT = Translation(errors.ConnectionFailed, "{alias} did not reply in time", _NO_ROUTE.hint)
-_BROKE = Translation(errors.ConnectionFailed, "the connection to {alias} broke", f"Try again; {_TRY_SSH}")
+_BROKE = Translation(errors.ConnectionBroke, "the connection to {alias} broke", f"Try again; {_TRY_SSH}")
 _NO_COMMON = Translation(
     errors.ConnectionFailed,
     "{alias} has no algorithm that is allowed here",

@@ -16,7 +16,7 @@ from typing import Self
 
 from msgspec import structs
 
-from slurmgen.errors import ConnectionFailed, HostKeyError, RemoteError
+from slurmgen.errors import ConnectionBroke, ConnectionFailed, HostKeyError, RemoteError
 from slurmgen.remote.duplex import Duplex, program
 from slurmgen.remote.frame import Frame, Framed
 from slurmgen.remote.local import executed, streamed
@@ -140,9 +140,9 @@ class OpenSshTransport(Closing):
         """The error for a command whose end was not received."""
         return frame.unfinished(argv, status) if is_shared(self._ssh, self._alias) else self._broken()
 
-    def _broken(self) -> ConnectionFailed:
+    def _broken(self) -> ConnectionBroke:
         why = self._master.last_message() if self._master else ""
-        return ConnectionFailed(f"the connection to {self.where} broke{why}", "Try again.")
+        return ConnectionBroke(f"the connection to {self.where} broke{why}", "Try again.")
 
     def _late(self, argv: Sequence[str], frame: Frame, timeout: float) -> RemoteError:
         if self._master and self._master.is_over():

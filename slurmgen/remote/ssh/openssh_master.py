@@ -83,7 +83,7 @@ ERRORS = (
     Failure(
         # The last message: a wrong password may precede it. sshd says goodbye to who tries too many keys.
         r"(?:Connection (?:closed|reset) by|Broken pipe|message authentication code incorrect).*\Z",
-        errors.ConnectionFailed,
+        errors.ConnectionBroke,
         "the connection to {alias} broke during the login",
         f"Try again; {_TRY}",
     ),

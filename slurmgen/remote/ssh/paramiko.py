@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import paramiko
 
-from slurmgen.errors import ConnectionFailed, RemoteError
+from slurmgen.errors import ConnectionBroke, ConnectionFailed, RemoteError
 from slurmgen.remote.duplex import Duplex
 from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed, Output
 from slurmgen.remote.local import END_TIMEOUT
@@ -200,7 +200,7 @@ class SshTransport(Closing):
             )
         # paramiko closes the channels of a broken connection before it calls that inactive.
         if status < 0 and not (connection.is_active() and connection.saved_exception is None):
-            return ConnectionFailed(f"the connection to {self.where} broke", "Try again.")
+            return ConnectionBroke(f"the connection to {self.where} broke", "Try again.")
         return frame.unfinished(argv, status) if frame else ended_by_signal(argv, self.where)
 
 

@@ -143,7 +143,8 @@ def query_states(
     """
     known = known or {}
     found = _query_clusters(transport, jobs, known, sleep)
-    doubtful = [job for job in jobs if found[job].is_doubtful(known.get(job), 1)]
+    new = [job for job in jobs if known.get(job) != found[job].states]
+    doubtful = [job for job in new if found[job].is_doubtful(None, 1)]
     for number in range(2, _REPLIES + 1):
         if not doubtful:
             break

@@ -83,7 +83,7 @@ def query_site(
     Raises:
         CommandFailed: Slurm did not reply.
     """
-    ends = {job: job.final for job in jobs if job.final} | dict(known or {})
+    ends = {job: job.final for job in jobs if job.final or _was_gone(job)} | dict(known or {})
     replies = query_states(
         transport, [job.id for job in jobs], {job.id: tuple(states) for job, states in ends.items()}
     )
@@ -97,6 +97,11 @@ def query_site(
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def _was_gone(job: Job) -> bool:
+    """Whether the last query, which is over, did not find it."""
+    return job.last_known is not None and job.last_known.state == GONE
 
 
 def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report:
@@ -223,20 +228,20 @@ def save_final_states(reports: Iterable[Report]) -> None:
         for record, end in seen.items()
         if record and end != (record.final, record.why, record.requeued)
     }
-    unended = _last_states(report for report in reports if report.job.record in seen)
+    unended = _last_states(report for report in reports if report.job.is_recorded)
     if changed or unended:
         with suppress(ConfigError):  # the next query finds them again
             Ledger().save_final_states(changed, unended)
 
 
 def _last_states(reports: Iterable[Report]) -> dict[Record, str]:
-    """The states to keep of jobs that have not ended, for when their site is not reached."""
+    """The states to keep of jobs without a final one, for when their site is not reached or lists nothing."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     known = [(report.job, LastKnown(report.state, at)) for report in reports if not _final(report)]
     return {
         job.record: to_text(last)
         for job, last in known
-        if job.record and last.state not in (UNKNOWN, GONE) and last.replaces(job.last_known)
+        if job.record and last.state != UNKNOWN and last.replaces(job.last_known)
     }
 
 

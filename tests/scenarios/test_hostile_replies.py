@@ -381,6 +381,9 @@ def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:
     assert machine.slurmgen("status", "1", "2", "3")[0] == 0
     big, small, *again = (machine.bin / "asked").read_text().splitlines()
     assert again == [big, small] * 2  # that they are gone is believed at the third reply
+    (machine.bin / "asked").unlink()
+    assert machine.slurmgen("status", "1", "2", "3")[0] == 0
+    assert len((machine.bin / "asked").read_text().splitlines()) == 2  # or at the first of a later command
     assert "--clusters=big --jobs=1,3 " in big
     assert "--clusters=small --jobs=2 " in small
 

@@ -15,7 +15,7 @@ from typing import TypedDict, Unpack, overload
 from slurmgen.jobs import lookup
 from slurmgen.jobs import wait as waiting
 from slurmgen.jobs.cancel import cancel_all
-from slurmgen.jobs.follow import follow_through
+from slurmgen.jobs.follow import begun, follow_through
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.log_paths import query_path, recorded_log
@@ -164,11 +164,11 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
     def resume() -> str:
         return f"slurmgen.follow({str(found.id)!r}, write, start={shown.bytes})"
 
-    with reconnect() as first:
-        logs = [Followed(found.id, _log_path(first, found), shown, has_ended=bool(found.final))]
-        states, last = follow_through(first, reconnect, logs, _log.warning, resume)
-        with last:
-            return end_of(last, found, states[found.id])
+    first, path = begun(reconnect, lambda transport: _log_path(transport, found))
+    logs = [Followed(found.id, path, shown, has_ended=bool(found.final))]
+    states, last = follow_through(first, reconnect, logs, _log.warning, resume)
+    with last:
+        return end_of(last, found, states[found.id])
 
 
 def fetch(

@@ -29,6 +29,7 @@ def follow_to_end(
     job: "JobId",
     path: str,
     part: Part = WHOLE,
+    start: int = 0,
     *,
     err: bool = False,
     fails: bool = False,
@@ -41,13 +42,14 @@ def follow_to_end(
         job: the job.
         path: its log.
         part: the part to show.
+        start: its first byte.
         err: write to stderr.
         fails: exit with 1 in any case.
     """
     from slurmgen.jobs.logs import Shown
 
     show, finish = writer(part.rank, LogOutput(err=err))
-    shown = Shown(show, part.bytes(transport, path)[0])
+    shown = Shown(show, start)
     try:
         states, transport = _follow(transport, route, job, path, shown, part)
     finally:

@@ -83,7 +83,7 @@ def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: i
 
 
 def _follow(jobs: "list[Job]", part: Part) -> int:
-    from slurmgen.jobs.job import for_each
+    from slurmgen.jobs.follow import begun
     from slurmgen.jobs.log_files import is_pruned
 
     if len(jobs) > 1:
@@ -93,13 +93,15 @@ def _follow(jobs: "list[Job]", part: Part) -> int:
 
         return follow_together(jobs, part)
 
-    def follow(transport: "Transport", job: "Job") -> None:
+    def look(transport: "Transport") -> tuple[str, int, bool]:
         path = part.path(transport, job)
-        if gone := is_pruned(transport, job):
-            echo(pruned(job))
-        follow_to_end(transport, job.route, job.id, path, part, fails=gone)
+        return path, part.bytes(transport, path)[0], is_pruned(transport, job)
 
-    for_each(jobs, connect, follow)
+    job = jobs[0]
+    transport, (path, start, gone) = begun(lambda: connect(job.route), look)
+    if gone:
+        echo(pruned(job))
+    follow_to_end(transport, job.route, job.id, path, part, start, fails=gone)
     return 0
 
 

@@ -1,7 +1,7 @@
 """`slurmgen logs -f A B`: the logs of several jobs together; each line begins with the id of its job."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,13 +69,14 @@ def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
 
     Each site has one connection and one thread. Only the logins prompt, one after the other.
     """
+    from slurmgen.jobs.follow import begun
     from slurmgen.jobs.job import group_by_route
 
     names = _names(jobs)
     sites: list[Future[int]] = []
     for route, group in group_by_route(jobs).items():
-        transport = connect(route)
-        logs = [_log(transport, job, names[job], part) for job in group]
+        looks = partial(_logs, group, names, part)
+        transport, logs = begun(partial(connect, route), looks)
         sites.append(_started(partial(_follow, transport, route, logs, part)))
     try:
         return max([site.result() for site in sites])
@@ -91,9 +92,12 @@ def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
     return {job: f"{job.route.site} {id_}" if several else id_ for job, id_ in ids.items()}
 
 
-def _log(transport: "Transport", job: "Job", name: str, part: Part) -> Log:
-    path = part.path(transport, job)
-    return Log(job, f"{name}: ", part.bytes(transport, path)[0], path, part.rank)
+def _logs(jobs: "Sequence[Job]", names: "Mapping[Job, str]", part: Part, transport: "Transport") -> list[Log]:
+    paths = {job: part.path(transport, job) for job in jobs}
+    return [
+        Log(job, f"{names[job]}: ", part.bytes(transport, path)[0], path, part.rank)
+        for job, path in paths.items()
+    ]
 
 
 def _started(action: Callable[[], int]) -> "Future[int]":

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
-from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
+from slurmgen.errors import AuthenticationFailed, ConnectionBroke, ConnectionFailed, RemoteError
+from slurmgen.jobs.job import Result
 from slurmgen.jobs.logs import Followed, follow_all
 from slurmgen.jobs.slurm_client import Busy
 from slurmgen.remote.transport import TimedOut, Transport
@@ -12,6 +13,7 @@ from slurmgen.slurm.replies import JobState
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+ATTEMPTS = 4
 PATIENCE = 600.0
 "Seconds without any reply after which following stops with an error."
 
@@ -68,6 +70,31 @@ class Outage:
 
     def _resume(self) -> str:
         return f"To continue where it stopped: {self._resume_command()}"
+
+
+def begun(
+    connect: Callable[[], Transport],
+    look: Callable[[Transport], Result],
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Transport, Result]:
+    """Connect, and look at what is to be followed: over another connection if the first ones break.
+
+    Raises:
+        SlurmgenError: what `connect` and `look` raise, ConnectionBroke only at the last attempt.
+    """
+    for attempt in range(ATTEMPTS):
+        transport = connect()
+        try:
+            return transport, look(transport)
+        except ConnectionBroke:
+            transport.close()
+            if attempt == ATTEMPTS - 1:
+                raise
+            sleep(FIRST_PAUSE * 2**attempt)
+        except BaseException:
+            transport.close()
+            raise
+    raise AssertionError  # pragma: no cover
 
 
 def follow_through(

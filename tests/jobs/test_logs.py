@@ -29,7 +29,9 @@ class Replies:
         self.pauses: list[float] = []
         self.shown = b""
 
-    def states(self, _transport: object, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
+    def states(
+        self, _transport: object, jobs: list[JobId], *_known: object
+    ) -> dict[JobId, tuple[JobState, ...]]:
         self.now = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         return dict.fromkeys(jobs, state(self.now[0]))
 

@@ -105,20 +105,15 @@ def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
 
 
 def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
+    from slurmgen.jobs.cancel import cancel_jobs
     from slurmgen.jobs.job import Job
-    from slurmgen.jobs.secret_removal import remove_secrets
-    from slurmgen.jobs.slurm_client import cancel
 
-    this = Job.of(record, route)
-    job = this.id
+    job = Job.of(record, route)
     try:
-        cancel(transport, job)
-        remove_secrets(transport, [this])
+        cancel_jobs(transport, [job], say)
     except (SlurmgenError, KeyboardInterrupt) as error:
         why = error.fact if isinstance(error, SlurmgenError) else "a second ^C"
-        say(f"job {job} may not be cancelled: {why}. `slurmgen cancel {job}` tries again.")
-    else:
-        say(f"asked Slurm to cancel job {job}")
+        say(f"job {job.id} may not be cancelled: {why}. `slurmgen cancel {job.id}` tries again.")
 
 
 def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:

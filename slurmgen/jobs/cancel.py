@@ -44,7 +44,8 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
 
 def _may_run(report: Report) -> bool:
     """Whether there is something to cancel: also a new job that Slurm does not list yet."""
-    return not report.ended if report.states else report.state == UNKNOWN and report.job.is_new
+    is_new = not report.states and report.state == UNKNOWN and report.job.is_new
+    return is_new or any(not state.ended and state.state != UNKNOWN for state in report.states)
 
 
 def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Report]:
@@ -108,7 +109,9 @@ def _notify(before: Sequence[Report], active: Sequence[Job], notify: Notify) -> 
 
 def _after(before: Report, after: Report) -> Report:
     """The report after the cancellation. Slurm keeps no record of an array task that never started."""
-    if after.states or not before.states:
+    if after.states or after.error or not before.states:
+        return after
+    if any(not state.ended and state.state != "PENDING" for state in before.states):
         return after
     states = [state if state.ended else structs.replace(state, state=CANCELLED) for state in before.states]
     return make_report(before.job, states)

@@ -5,12 +5,13 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.job import Job, job_id
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.lookup import LAST, is_id, require_settled, winner_of
 from slurmgen.jobs.races import Races
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import query_site
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
@@ -189,6 +190,11 @@ def needed(transport: Transport, dependencies: Sequence[Dependency]) -> tuple[De
     if not dependencies:
         return ()
     reports = {report.job: report for report in query_site(transport, [one.job for one in dependencies])}
+    for report in reports.values():
+        if report.state == UNKNOWN and report.states:  # its id may be another job's by now
+            raise CommandFailed(
+                f"the state of job {report.job.id} is not known: {report.error}", "Try again."
+            )
     return tuple(one for one in dependencies if not _is_over(one, reports[one.job]))
 
 

@@ -1,5 +1,6 @@
 """The final and last known states of jobs, as the ledger keeps them. Pure."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -59,13 +60,17 @@ def as_text(states: Sequence[JobState], tasks: int = 0) -> str:
         states: as Slurm reports them.
         tasks: how many tasks a sweep has; 0 if it is not known.
     """
-    are_all = (
-        (len(states) == 1 and "_" not in states[0].id)
-        or (tasks and len(states) == tasks)
-        or all(state.usage is not None for state in states)
-    )
+    is_whole = len(states) == 1 and not re.search("[_+]", states[0].id)
+    has_usage = all(state.usage is not None for state in states)
+    are_all = is_whole or (sum(map(_tasks, states)) == tasks if tasks else has_usage)
     is_final = bool(states) and are_all and all(state.state in FINAL for state in states)
     return json.encode(states).decode() if is_final else ""
+
+
+def _tasks(state: JobState) -> int:
+    """The tasks that a record is of: those that never ran share one, such as 12_[3,5-9%2]."""
+    parts = re.findall("([0-9]+)(?:-([0-9]+))?", state.id.partition("[")[2].partition("%")[0])
+    return sum(int(last or first) - int(first) + 1 for first, last in parts) if "[" in state.id else 1
 
 
 def from_text(text: str, job: JobId) -> tuple[JobState, ...]:

@@ -248,10 +248,12 @@ def _reason(state: JobState) -> str:
 
 
 def _status_and_signal(state: JobState) -> tuple[int | None, int | None]:
-    """The exit code, and the signal that ended the job; None where there is none."""
-    if not state.ended:
+    """The exit code, and the signal that ended the job; None where there is none or it is not known."""
+    if not state.ended or state.state == GONE:
         return None, None
     if state.state in _SIGNAL_OF_STATE:
         return None, _SIGNAL_OF_STATE[state.state]
+    if not state.exit_code and state.state != "COMPLETED":
+        return None, None
     status, signal = state.status_and_signal
     return (None, signal) if signal and signal != _SLURMD_FAILED else (status, None)

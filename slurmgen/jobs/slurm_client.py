@@ -249,11 +249,12 @@ def _without_record(
 
     A record of another job in accounting may be older, so only squeue shows that the id was used again.
     """
+    used = f"Slurm has given its id to another job, {listed[-1].name}".removesuffix(", ") if listed else ""
     if error:  # it may have ended or be gone: only accounting knows
-        return (JobState(id=job.number, state=UNKNOWN, reason=error),)
-    if listed:
-        reason = f"Slurm has given its id to another job, {listed[-1].name}".removesuffix(", ")
-        return (JobState(id=job.number, state=GONE, reason=reason),)
+        reason = f"{used}; how it ended is not known: {error}" if used else error
+        return (JobState(id=job.number, state=UNKNOWN, reason=reason),)
+    if used:
+        return (JobState(id=job.number, state=GONE, reason=used),)
     if any(state.is_partial and replies.is_of(state, job) for state in recorded):
         return (JobState(id=job.number, state=UNKNOWN, reason="accounting has a part of its record only"),)
     return ()
@@ -331,10 +332,15 @@ def _batches(jobs: Sequence[JobId]) -> Iterator[list[JobId]]:
 
 
 def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tuple[JobState, ...]:
-    """The state of squeue for a job that has not ended, and the fuller one of sacct for a job that has."""
-    # A record that was never closed has one of the active states. A later Slurm may have further ones.
+    """The state of squeue for a job that has not ended, and the fuller one of sacct for a job that has.
+
+    What is active for accounting alone is unknown: the database lags behind, the controller restarts, or it
+    lost the job, whose record then stays open for ever. A later Slurm may have further states.
+    """
     tasks = {state.id: state for state in accounted if state.state not in replies.ACTIVE}
-    for state in queued:
+    if not any(not state.ended for state in queued):
+        tasks |= {state.id: _unlisted(state) for state in accounted if state.state in replies.ACTIVE}
+    for state in sorted(queued, key=lambda state: state.state != "REVOKED"):  # runs on another cluster
         other = tasks.get(state.id)
         # They differ if the job was requeued, or if the database lags behind.
         if other is None or other.state != state.state:
@@ -345,6 +351,11 @@ def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tup
         # While the database is receiving an array, it lists one task under the id of the whole array.
         tasks = {id_: state for id_, state in tasks.items() if "_" in id_}
     return tuple(sorted(tasks.values(), key=task_order))
+
+
+def _unlisted(state: JobState) -> JobState:
+    reason = f"accounting has it as {state.state}, and squeue does not list it; try again in a minute"
+    return structs.replace(state, state=UNKNOWN, reason=reason)
 
 
 def _shown(
@@ -367,15 +378,14 @@ def _with_exit_codes(
     scontrol has them while the controller remembers the job, as squeue does.
     """
     asked = [job for job, states in states_of.items() if job in listed and any(map(_lacks_code, states))]
-    reply = [
-        state
+    shown = {
+        (job, state.id, state.state): state
         for some in _batches(asked)
         for job, states in _shown(transport, some, sleep).items()
         for state in _own(job, states)
-    ]
-    shown = {(state.id, state.state): state for state in reply}
+    }
     found = {
-        job: tuple(_with_shown_code(state, shown.get((state.id, state.state))) for state in states)
+        job: tuple(_with_shown_code(state, shown.get((job, state.id, state.state))) for state in states)
         for job, states in states_of.items()
     }
     codes: dict[JobId, tuple[JobState, ...]] = {}
@@ -385,9 +395,9 @@ def _with_exit_codes(
         with suppress(CommandFailed):  # they stay doubtful, and are reported as such
             recorded = replies.exit_codes(call(transport, commands.exit_codes(*some)).out)
             codes |= {job: _own(job, states) for job, states in _of_jobs(some, recorded).items()}
-    exact = {(job.cluster, job.number): [one.exit_code for one in own] for job, own in codes.items()}
+    exact = {job: [one.exit_code for one in own] for job, own in codes.items()}
     return {
-        job: tuple(state.with_exact(exact.get((job.cluster, state.id), ())) for state in states)
+        job: tuple(state.with_exact(exact.get(structs.replace(job, number=state.id), ())) for state in states)
         for job, states in found.items()
     }
 
@@ -426,10 +436,7 @@ def cancel(transport: Transport, *jobs: JobId) -> None:
     """
     for cluster in dict.fromkeys(job.cluster for job in jobs):
         for some in _batches([job for job in jobs if job.cluster == cluster]):
-            argv = commands.scancel(*some)
-            completed = call(transport, argv)
-            if completed.returncode:
-                raise refusal(argv, completed)
+            call_again(transport, commands.scancel(*some))
 
 
 def outcome(states: Sequence[JobState]) -> str:

@@ -125,10 +125,10 @@ def submit_line(job: JobId) -> list[str]:
 
 
 def _since(jobs: Sequence[JobId]) -> str:
-    """A date before the first of the submissions in any time zone; an early one if it is not known."""
+    """A date before the first submission, in any time zone and by a clock of days ahead; else an early one."""
     times = [job.identity.submitted if job.identity else "" for job in jobs]
     try:
-        return (date.fromisoformat(min(times)[:10]) - timedelta(days=2)).isoformat()
+        return (date.fromisoformat(min(times)[:10]) - timedelta(days=7)).isoformat()
     except ValueError:
         return "2000-01-01"
 

@@ -138,7 +138,8 @@ def is_of(state: JobState, job: JobId) -> bool:
     if identity is None:
         return True
     if identity.key and (state.folder or COMMENT in state.comment):
-        return identity.key in state.comment or identity.key in state.folder
+        # A folder with the separator in it has shifted the others.
+        return identity.key in f"{state.folder}|{state.comment}|{state.name}"
     is_named = state.name == identity.name or state.is_partial
     return is_named and not _is_before(state.submitted or state.start, identity.submitted)
 
@@ -147,7 +148,7 @@ def _is_before(time: str, submitted: str) -> bool:
     """Whether a time of the site is before one in UTC, in any time zone and with any usual clock."""
     try:
         return datetime.fromisoformat(time) < datetime.fromisoformat(submitted).replace(tzinfo=None) - _ZONES
-    except ValueError:
+    except (ValueError, TypeError):  # it is no time, or has an offset
         return False
 
 
@@ -299,7 +300,7 @@ def complaint(text: str, program: str) -> str:
 
 def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
     """The lines that begin with the id of a job or a step, and a state."""
-    for line in text.splitlines():
+    for line in text.split("\n"):  # a comment may have other characters that `splitlines` divides at
         row = read_row(line, fields)
         if row and _TASK_ID.fullmatch(row["id"]) and _STATE.fullmatch(row["state"]):
             yield row | {"state": _WORDS.get(row["state"], row["state"])}

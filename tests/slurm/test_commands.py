@@ -30,7 +30,7 @@ def test_the_options_fix_the_format_so_that_no_variable_changes_it() -> None:
 def test_accounting_is_asked_from_before_the_first_submission_to_after_any_clocks_now() -> None:
     times = ("2026-03-05T10:00:00+00:00", "2026-03-01T23:00:00+00:00")
     jobs = [JobId(str(number), "", Identity("n", at)) for number, at in enumerate(times)]
-    assert {"--starttime=2026-02-27", "--endtime=now+2days"} <= set(commands.sacct(*jobs))
+    assert {"--starttime=2026-02-22", "--endtime=now+2days"} <= set(commands.sacct(*jobs))
     assert "--starttime=2000-01-01" in commands.sacct(*jobs, JOB)
 
 

@@ -25,7 +25,7 @@ job_in_list() { # prints the id of the line `ID|...` that has the key; with seve
 }
 
 in_queue() { # squeue knows a job until MinJobAge after its end, as scontrol does
-  listed=$(slurm squeue ${clusters:+"--clusters=$clusters"} --user="$(id -u)" --states=all --noheader \
+  listed=$(slurm squeue --all ${clusters:+"--clusters=$clusters"} --user="$(id -u)" --states=all --noheader \
     --format='%F|%k|%Z' 2>&1) || { message=$listed && return 2; }
   job=$(printf '%s\n' "$listed" | job_in_list)
   [ -n "$job" ]

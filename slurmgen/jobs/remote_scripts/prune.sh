@@ -34,7 +34,7 @@ clusters() { # those that jobs are recorded on; the default one is the empty lin
 
 jobs_in_queue() { # ID or ID;CLUSTER of every job that has not ended; fails if squeue does
   clusters | while read -r cluster; do
-    listed=$(timeout -s KILL 60 squeue ${cluster:+"--clusters=$cluster"} --user="$(id -u)" --noheader \
+    listed=$(timeout -s KILL 60 squeue --all ${cluster:+"--clusters=$cluster"} --user="$(id -u)" --noheader \
       --format='%F' 3<&- </dev/null 2>&1) || { printf '%s\n' "$listed" && exit 1; }
     printf '%s\n' "$listed" | sed "s/\$/${cluster:+;$cluster}/"
   done

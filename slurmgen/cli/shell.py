@@ -1,5 +1,6 @@
 """`slurmgen shell`: a shell in the allocation of a running job."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,6 +46,8 @@ def command(
     from slurmgen.jobs.slurm_client import as_logged_in
     from slurmgen.remote.terminal import is_terminal
 
+    # As with `ssh HOST`, and `ssh HOST CMD | less`.
+    terminal = is_terminal() and (not words or bool(sys.stdout and sys.stdout.isatty()))
     job = find_one(job_id, site, **options)
     with connect(job.route) as transport:
         allocation = running(transport, job.id)
@@ -54,9 +57,9 @@ def command(
             words,
             folder=job.record.folder if job.record else None,
             plan=None if plain else _plan(job.record),
-            terminal=is_terminal(),
+            terminal=terminal,
         )
-        return transport.attach(as_logged_in(transport, argv))
+        return transport.attach(as_logged_in(transport, argv), terminal=terminal)
 
 
 def _plan(record: "Record | None") -> "Plan | None":

@@ -54,17 +54,16 @@ class Visit:
                 self.connection.close()
 
 
-def output_of(visit: Visit, script: str, *words: str) -> str:
-    """What a script prints between two NULs, run by the user's login shell.
+def output_of(visit: Visit, script: str) -> str:
+    """What a script prints, run by the user's login shell.
 
     Raises:
-        CommandFailed: it failed, with the last line of its errors; or its output was lost.
+        CommandFailed: it failed, with the last line of its errors.
     """
-    completed = run(visit, script, *words)
-    parts = completed.stdout.split(b"\0")
-    if completed.returncode or len(parts) < 3:
+    completed = run(visit, script)
+    if completed.returncode:
         raise CommandFailed(last_line(completed))
-    return parts[-2].decode(errors="replace")
+    return completed.out.strip()
 
 
 def run(visit: Visit, script: str, *words: str) -> Completed:

@@ -7,13 +7,17 @@ The mark is new for each command, and the command line does not contain it as a 
 print that too.
 """
 
+import contextlib
+import os
 import re
 import secrets
+import select
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 from slurmgen.errors import CommandFailed, TransferFailed
-from slurmgen.remote.duplex import Duplex
+from slurmgen.remote.duplex import PART, Duplex
 from slurmgen.remote.transport import (
     MAX_REPLY,
     Completed,
@@ -26,6 +30,8 @@ from slurmgen.remote.transport import (
 
 BEGIN_TIMEOUT = 60.0
 "Seconds until a command must begin; a submission may then take minutes."
+_TURN = 0.05
+"Seconds until it is noticed that a command that reads no more input has ended."
 _SHOWN = 4096
 "Bytes of what login files print that are kept for an error."
 # A login file may read a line or some: it gets these, not the input of the command.
@@ -128,15 +134,20 @@ class Frame:
     """One command, and what arrives from it."""
 
     def __init__(
-        self, where: str, shell: tuple[str, str], argv: Sequence[str], *, has_input: bool = False
+        self,
+        where: str,
+        shell: tuple[str, str],
+        argv: Sequence[str],
+        data: bytes | Iterable[bytes] = b"",
     ) -> None:
-        self._where, self._has_input = where, has_input
+        self._where, self._data = where, data
         self._mark = f"slurmgen-{secrets.token_hex(16)}"
-        self.argv = _framed(argv, shell, self._mark, has_input)
+        self.argv = _framed(argv, shell, self._mark, has_input=data != b"")
         "The command with its frame."
         self.out, self.err = Output(where, self._mark), Output(where, self._mark)
         self._texts = {self.out: bytearray(), self.err: bytearray()}
         self._decided = threading.Event()
+        self.is_given_up = False
 
     def add(self, output: Output, part: bytes) -> None:
         """Keep what arrives on one stream.
@@ -145,10 +156,14 @@ class Frame:
             ReplyTooLong: the command writes more than `MAX_REPLY` bytes.
             NotStarted: login files do.
         """
-        text = self._texts[output]
-        text += output.add(part)
+        known = output.add(part)
         if output is self.out and output.has_begun:
             self._decided.set()
+        self._take(output, known)
+
+    def _take(self, output: Output, known: bytes) -> None:
+        text = self._texts[output]
+        text += known
         if len(text) > MAX_REPLY:
             raise ReplyTooLong(
                 f"{self._where} sent more than {MAX_REPLY / 1e6:g} MB",
@@ -157,16 +172,17 @@ class Frame:
 
     def give_up(self) -> None:
         """No more arrives: send no input if the command has not begun."""
+        self.is_given_up = True
         self._decided.set()
 
-    def input(self, data: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    def input(self) -> Iterator[bytes]:
         """Standard input: what login files may read, and when the command has begun, its own."""
-        if self._has_input:
+        if self._data != b"":
             yield _LINE_FEEDS
             self._decided.wait()
             if self.out.has_begun:
                 yield f"{self._mark}\n".encode()
-                yield from chunks(data)
+                yield from chunks(self._data)
 
     @property
     def is_over(self) -> bool:
@@ -216,6 +232,28 @@ class Frame:
         )
 
 
+class Attached(Frame):
+    """A command with the standard streams of this process, without what login files print."""
+
+    def __init__(self, where: str, shell: tuple[str, str], argv: Sequence[str]) -> None:
+        super().__init__(where, shell, argv, self._typed())
+
+    def _take(self, output: Output, known: bytes) -> None:
+        stream = (sys.stdout if output is self.out else sys.stderr).buffer
+        stream.write(known)
+        stream.flush()
+
+    def _typed(self) -> Iterator[bytes]:
+        """Standard input, as it arrives, as long as the command runs."""
+        with contextlib.suppress(OSError, ValueError):  # stdin is closed
+            source = sys.stdin.fileno()
+            while not (self.is_over or self.is_given_up):
+                if select.select([source], [], [], _TURN)[0]:
+                    if not (part := os.read(source, PART)):
+                        return
+                    yield part
+
+
 class Framed:
     """A command's input and output as one stream, without its frame."""
 
@@ -259,7 +297,7 @@ def login_script(argv: Sequence[str], shell: tuple[str, str]) -> int:
     return next((at + 2 for at in range(len(argv) - 2) if tuple(argv[at : at + 2]) == shell), 0)
 
 
-def _framed(argv: Sequence[str], shell: tuple[str, str], mark: str, has_input: bool) -> list[str]:
+def _framed(argv: Sequence[str], shell: tuple[str, str], mark: str, *, has_input: bool) -> list[str]:
     """An argument vector with its frame, which begins after the login files of a shell within it."""
     begin = _BEGIN.format(mark=mark) + (_SKIP if has_input else "")
     place = login_script(argv, shell)

@@ -37,9 +37,9 @@ class LocalTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        frame = Frame(self.where, self.shell, argv, has_input=input != b"")
+        frame = Frame(self.where, self.shell, argv, input)
         try:
-            status = executed(frame.argv, frame, self._environment, input, timeout)
+            status = executed(frame.argv, frame, self._environment, timeout)
         except TimeoutError:
             raise frame.timed_out(argv, timeout) from None
         if completed := frame.completed:
@@ -55,7 +55,7 @@ class LocalTransport(Closing):
             raise frame.timed_out(argv, timeout) from None
         frame.check(argv, status)
 
-    def attach(self, argv: Sequence[str]) -> int:
+    def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """See Transport.attach."""
         with ignored_interrupt():
             status = subprocess.run(argv, env=self._environment, cwd=Path.home(), check=False).returncode
@@ -76,13 +76,7 @@ class LocalTransport(Closing):
         return Framed(program(frame.argv, self._environment), frame)
 
 
-def executed(
-    argv: Sequence[str],
-    frame: Frame,
-    environment: Mapping[str, str] | None,
-    data: bytes | Iterable[bytes],
-    timeout: float,
-) -> int:
+def executed(argv: Sequence[str], frame: Frame, environment: Mapping[str, str] | None, timeout: float) -> int:
     """Run a program on this machine whose output has a frame; returns its exit status.
 
     Raises:
@@ -93,7 +87,7 @@ def executed(
         # A thread writes the input as it is made: a whole project as a file would take space and time.
         stdin, process.stdin = process.stdin, None
         _widen(stdin)
-        writing = pool.submit(_feed, process, stdin, frame.input(data))
+        writing = pool.submit(_feed, process, stdin, frame.input())
         try:
             for pipe, part in _parts(process, frame, timeout):
                 frame.add(frame.out if pipe is process.stdout else frame.err, part)
@@ -196,10 +190,9 @@ def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, parts: It
     """Write a command's standard input. If that fails, end the command, which must not use a part of it."""
     assert stdin  # noqa: S101 (it is a pipe)
     try:
-        for number, part in enumerate(parts):
+        for part in parts:
             stdin.write(part)
-            if number < 2:  # login files and the frame wait for them
-                stdin.flush()
+            stdin.flush()
     except BrokenPipeError:  # the command ended without reading all; its exit status reports why
         pass
     except BaseException:

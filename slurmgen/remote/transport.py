@@ -17,6 +17,8 @@ from slurmgen.remote.duplex import Duplex
 
 COMMAND_TIMEOUT = 60.0
 "Seconds that an ordinary command may take."
+NO_LIMIT = 2_000_000.0
+"Seconds, about the most that select takes."
 MAX_REPLY = 16_000_000
 "Bytes of standard output that are read, and as many of standard error: squeue's rows of 200,000 jobs."
 
@@ -86,12 +88,13 @@ class Transport(Protocol):
             ConnectionFailed: the connection broke.
         """
 
-    def attach(self, argv: Sequence[str]) -> int:
+    def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a command with the standard streams of this process; returns its exit status.
 
-        If standard input is a terminal, the command gets one.
+        With `terminal`, which standard input is, the command gets one; what login files print is then shown.
 
         Raises:
+            CommandFailed: it did not begin, or was ended by a signal.
             ConnectionFailed: the connection broke.
         """
 

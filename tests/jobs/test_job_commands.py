@@ -123,6 +123,25 @@ def test_wait_exits_with_the_exit_code_of_the_job_without_accounting(call: Call)
     assert [one["state"] for one in json.loads(both.stdout)["jobs"]] == ["FAILED", "FAILED"]
 
 
+@pytest.mark.parametrize("call", ["ssh"], indirect=True)
+def test_an_ended_job_is_reported_without_its_ssh_config(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, config = submitted(call, "fail.py"), tmp_path / "ssh_config"
+    assert call("wait", job, new=False).returncode == 3
+    config.rename(tmp_path / "moved")
+    for missing in (None, "/no/such/config"):
+        if missing:
+            (tmp_path / "moved").rename(config)
+            monkeypatch.setenv("SLURMGEN_SSH_CONFIG", missing)
+        waited, shown = call("wait", job, new=False), call("status", job, new=False)
+        assert waited.returncode == 3, missing
+        assert shown.returncode == 0, missing
+        for text in (waited.stdout, shown.stdout):
+            assert f"job {job} (fail) is FAILED" in text, missing
+        assert "FAILED" in call("status", "--all", new=False).stdout
+
+
 def test_wait_pauses_less_than_a_second_before_it_reports_an_ended_job(
     cluster: Transport, testbed: Testbed
 ) -> None:
@@ -282,6 +301,22 @@ def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
     reply = slurmgen("submit", "--script", "train.py", "--dry-run", cwd=project, env=env)
     assert reply.returncode == 2
     assert "which contains your home folder" in reply.stderr
+
+
+def test_personal_toml_overrides_the_recorded_client_and_ssh_config(
+    slurmgen: Run, tmp_path: Path, login_node: Server, config_dir: Path
+) -> None:
+    from slurmgen.jobs.ledger import Ledger, Record
+
+    job, gone = "999999", str(tmp_path / "gone")
+    route = {"site": "generic", "via": "ssh", "host": "far", "ssh_config": gone}
+    Ledger().add(Record(id=job, name="n", folder="/f", output="o", submitted="t", **route))  # type: ignore[arg-type]
+    assert gone in slurmgen("status", job).stderr
+    # Only OpenSSH's client accepts the option.
+    config = login_node.config(tmp_path, more="KnownHostsCommand /bin/true")
+    (config_dir / "personal.toml").write_text(f'[generic]\nssh_client = "openssh"\nssh_config = "{config}"\n')
+    assert "gone from the records" in slurmgen("status", job).stdout
+    assert "KnownHostsCommand" in slurmgen("status", job, "--ssh-client", "paramiko").stderr
 
 
 def test_a_variable_may_name_the_ssh_config(

@@ -55,8 +55,8 @@ class User:
         (self.home / ".bashrc").write_text(f"{line}\n")
         (self.home / ".bash_profile").write_text(f"{path}{line}\n")
 
-    def run(self, *args: str) -> tuple[int, str, str]:
-        reply = self._slurmgen(*args, cwd=self.folder, env=dict(os.environ))
+    def run(self, *args: str, typed: str | None = None) -> tuple[int, str, str]:
+        reply = self._slurmgen(*args, cwd=self.folder, env=dict(os.environ), input=typed)
         return reply.returncode, reply.stdout, reply.stderr
 
     def said(self, *args: str) -> str:
@@ -94,6 +94,10 @@ def test_noise_changes_no_answer(user: User, testbed: Testbed, noise: str) -> No
     assert json.loads(user.said("logs", job, "--json")).items() >= {"size": 6, "text": True}.items()
     assert "RUNNING" in user.said("status", job)
     assert "RUNNING" in user.said("top", job, "--json")
+    echo = ["shell", job, "--", "sh", "-c", "cat; echo no >&2; exit 7"]
+    code, out, err = user.run(*echo, typed="typed\n")
+    written = [line for line in err.splitlines() if not line.startswith("srun: ")]
+    assert (code, out, written) == (7, "typed\n", ["no"])
     later = user.said("submit", *user.route, *JOB, "--name", "later", "--after", job).strip()
     assert "PENDING" in user.said("status", later)
     assert "failed" not in user.said("doctor", *user.route, *JOB)

@@ -1,5 +1,9 @@
 """The connections that the requests to one server share."""
 
+import re
+import sys
+from contextlib import closing
+from pathlib import Path
 from threading import Barrier, Event, Thread
 
 import pytest
@@ -7,8 +11,12 @@ import pytest
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
+from slurmgen.remote.ssh.prompt import ATTEMPTS
 from slurmgen.remote.transport import Transport
 from slurmgen.web.jobs.connections import REFUSED, Connections
+from tests.remote.ssh.test_prompt import Screen
+from tests.support.questions import PASSWORD
+from tests.support.sshd import Server, keygen, privilege_separation_folder, sshd
 
 SITE = Route(site="olivia", via="local")
 
@@ -125,3 +133,58 @@ def test_the_end_of_the_server_closes_what_is_open() -> None:
         pass
     connections.close()
     assert logins.made[0].closed.is_set()
+
+
+PAGE = """
+import sys
+from slurmgen.errors import AuthenticationFailed
+from slurmgen.remote.route import Route
+from slurmgen.remote.ssh.prompt import terminal_prompt
+from slurmgen.web.jobs.connections import Asking, Connections
+connections = Connections(Asking(terminal_prompt()))
+route = Route(site="generic", via="ssh", host="far", ssh_config=sys.argv[1])
+def use():
+    try:
+        with connections.use(route) as transport:
+            print(transport.run(["echo", "reached"], timeout=60).out)
+    except AuthenticationFailed:
+        print("refused")
+use(), use()
+connections.forgive()
+use(), use()
+connections.close()
+use()
+"""
+
+
+def test_a_site_asks_for_its_passphrase_once_until_the_user_tries_again(tmp_path: Path) -> None:
+    privilege_separation_folder()
+    (tmp_path / "host").mkdir()
+    key = keygen(tmp_path / "locked", passphrase=PASSWORD)
+    with sshd(tmp_path / "host") as server:
+        (server.folder / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
+        command = [sys.executable, "-c", PAGE, server.config(tmp_path, key=key)]
+        with closing(Screen("foreground", *command, cwd=tmp_path)) as screen:
+            for number in range(ATTEMPTS):
+                screen.until_count("Passphrase of ", number + 1)
+                screen.type("wrong\n")
+            screen.until_count("Passphrase of ", ATTEMPTS + 1)
+            screen.type(f"{PASSWORD}\n")
+            text = screen.until("echo True")
+    assert text.count("Passphrase of ") == ATTEMPTS + 1
+    assert re.findall("refused|reached|ended 0", text) == ["refused"] * 2 + ["reached"] * 2 + [
+        "refused",
+        "ended 0",
+    ]
+
+
+def test_a_server_in_the_background_prompts_for_nothing(server: Server, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        PAGE,
+        server.config(tmp_path, key=keygen(tmp_path / "locked", passphrase=PASSWORD)),
+    ]
+    with closing(Screen("background", *command, cwd=tmp_path)) as screen:
+        text = screen.until("echo True")
+    assert (text.count("refused"), text.count("Passphrase of "), "ended 0" in text) == (5, 0, True)

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from slurmgen.errors import CommandFailed, RemoteError
 from slurmgen.jobs.live.allocation import Allocation, step
 from slurmgen.jobs.live.forward import Dial
@@ -15,7 +13,7 @@ from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 _ADDRESS = re.compile(r"^.*\bNodeAddr=([A-Za-z0-9][\w.:-]{0,252})\b", re.MULTILINE | re.ASCII)
 _BEGIN = "slurmgen: connected"
 _MOST_BEFORE = 100_000
-"Bytes that a login shell may print."
+"Bytes that a TaskProlog may print."
 _SECONDS = 5
 "In which the login node must reach the port."
 _TRY = 'timeout "$1" bash -c \'exec 3<>"/dev/tcp/$0/$1"\' "$2" "$3"'
@@ -83,28 +81,20 @@ def _by_step(transport: Transport, allocation: Allocation, node: str, port: int)
     return _after(stream, f"nothing listens on port {port} of {node}")
 
 
-class _Rest(Struct):
+class _Rest:
     """A stream of which a part was read already."""
 
-    stream: Duplex
-    first: bytes
+    def __init__(self, stream: Duplex, first: bytes) -> None:
+        self._stream, self._first = stream, first
+        self.write, self.end, self.close = stream.write, stream.end, stream.close
 
     def read(self) -> bytes:
-        part, self.first = self.first, b""
-        return part or self.stream.read()
-
-    def write(self, part: bytes) -> None:
-        self.stream.write(part)
-
-    def end(self) -> None:
-        self.stream.end()
-
-    def close(self) -> None:
-        self.stream.close()
+        part, self._first = self._first, b""
+        return part or self._stream.read()
 
 
 def _after(stream: Duplex, otherwise: str) -> Duplex:
-    """What follows the line that the step prints first; a login shell may print before it.
+    """What follows the line that the step prints when connected; a TaskProlog may print before it.
 
     Raises:
         CommandFailed: there is no such line.

@@ -8,8 +8,10 @@ ssh_config asks for it (ControlPersist). Otherwise the connection ends with this
 import contextlib
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,15 +20,22 @@ from msgspec import structs
 
 from slurmgen.errors import ConnectionBroke, ConnectionFailed, HostKeyError, RemoteError
 from slurmgen.remote.duplex import Duplex, program
-from slurmgen.remote.frame import Frame, Framed
+from slurmgen.remote.frame import Attached, Frame, Framed
 from slurmgen.remote.local import executed, streamed
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_command import for_login, for_shared, is_shared
 from slurmgen.remote.ssh.openssh_master import Master
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.ssh.sessions import Sessions
-from slurmgen.remote.terminal import ignored_interrupt, is_terminal
-from slurmgen.remote.transport import COMMAND_TIMEOUT, Closing, Completed, command_line, unreachable
+from slurmgen.remote.terminal import ignored_interrupt
+from slurmgen.remote.transport import (
+    COMMAND_TIMEOUT,
+    NO_LIMIT,
+    Closing,
+    Completed,
+    command_line,
+    unreachable,
+)
 
 FAILED = 255
 "Exit status of ssh itself; a remote command may have it too."
@@ -55,16 +64,23 @@ class OpenSshTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
+        framed = partial(Frame, self.where, self.shell, argv, input)
+        return self._completed(argv, framed, timeout, timeout)
+
+    def _completed(
+        self, argv: Sequence[str], framed: Callable[[], Frame], timeout: float, patience: float
+    ) -> Completed:
+        """A command that has ended; each attempt to open a session has a frame of its own."""
 
         def begin(ssh: list[str]) -> tuple[Frame, int] | None:
-            frame = Frame(self.where, self.shell, argv, has_input=input != b"")
+            frame = framed()
             try:
-                status = executed(self._words(ssh, frame.argv), frame, None, input, timeout)
+                status = executed(self._words(ssh, frame.argv), frame, None, timeout)
             except TimeoutError:
                 raise self._late(argv, frame, timeout) from None
             return None if _is_refused(frame, status) else (frame, status)
 
-        frame, status = self._sessions.open(begin, timeout)
+        frame, status = self._sessions.open(begin, patience)
         if completed := frame.completed:
             return completed
         raise self._no_status(argv, frame, status)
@@ -92,13 +108,23 @@ class OpenSshTransport(Closing):
             raise self._no_status(argv, frame, parts.status)
         frame.check(argv, parts.status)
 
-    def attach(self, argv: Sequence[str]) -> int:
+    def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """See Transport.attach."""
-        words = self._words(self._ssh, argv)
-        # Of an option that is given twice, the first counts.
-        terminal = ["-tt"] if is_terminal() else []
-        with ignored_interrupt():
-            status = subprocess.run([words[0], *terminal, *words[1:]], check=False).returncode
+        if not terminal:
+            framed = partial(Attached, self.where, self.shell, argv)
+            return self._completed(argv, framed, NO_LIMIT, COMMAND_TIMEOUT).returncode
+
+        def begin(ssh: list[str]) -> int | None:
+            # Of an option that is given twice, the first counts. Errors of the command go to the terminal.
+            words = [ssh[0], "-tt", *self._words(ssh[1:], argv)]
+            with ignored_interrupt():
+                ended = subprocess.run(words, stderr=subprocess.PIPE, check=False, text=True)
+            if ended.returncode == FAILED and _REFUSED.search(ended.stderr):
+                return None
+            sys.stderr.write(ended.stderr)
+            return ended.returncode
+
+        status = self._sessions.open(begin, COMMAND_TIMEOUT)
         if status == FAILED and not is_shared(self._ssh, self._alias):
             raise self._broken()
         return status if status >= 0 else 128 - status

@@ -10,9 +10,10 @@ import paramiko
 
 from slurmgen.errors import ConnectionBroke, ConnectionFailed, RemoteError
 from slurmgen.remote.duplex import Duplex
-from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed, Output
+from slurmgen.remote.frame import BEGIN_TIMEOUT, Attached, Frame, Framed, Output
 from slurmgen.remote.local import END_TIMEOUT
-from slurmgen.remote.ssh import jump_hosts, terminal
+from slurmgen.remote.ssh import jump_hosts
+from slurmgen.remote.ssh import terminal as ssh_terminal
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import translated
 from slurmgen.remote.ssh.keepalive import SILENCE
@@ -21,6 +22,7 @@ from slurmgen.remote.ssh.sessions import Sessions
 from slurmgen.remote.ssh.stream import Stream
 from slurmgen.remote.transport import (
     COMMAND_TIMEOUT,
+    NO_LIMIT,
     Closing,
     Completed,
     command_line,
@@ -51,16 +53,19 @@ class SshTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        frame = Frame(self.where, self.shell, argv, has_input=input != b"")
+        return self._completed(argv, Frame(self.where, self.shell, argv, input), timeout, timeout)
+
+    def _completed(self, argv: Sequence[str], frame: Frame, timeout: float, patience: float) -> Completed:
+        """A command that has ended, in a session that opens within `patience`."""
         with (
             ThreadPoolExecutor(2) as pool,
-            self._opened(argv, frame, timeout) as channel,
+            self._opened(argv, frame, patience) as channel,
             _time_limit(channel, timeout) as expired,
             _time_limit(channel, min(timeout, BEGIN_TIMEOUT), frame) as late,
         ):
             stdout = pool.submit(_drain, channel, channel.recv, frame, frame.out)
             stderr = pool.submit(_drain, channel, channel.recv_stderr, frame, frame.err)
-            _feed(channel, frame.input(input))
+            _feed(channel, frame.input())
             stdout.result(), stderr.result()
             status = _exit_status(channel, frame)
         if completed := frame.completed:
@@ -95,11 +100,14 @@ class SshTransport(Closing):
                 raise self._unfinished(argv, frame, channel, status, timeout if expired.is_set() else None)
             frame.check(argv, status)
 
-    def attach(self, argv: Sequence[str]) -> int:
+    def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """See Transport.attach."""
+        if not terminal:
+            frame = Attached(self.where, self.shell, argv)
+            return self._completed(argv, frame, NO_LIMIT, COMMAND_TIMEOUT).returncode
         channel = self._session(COMMAND_TIMEOUT)
         try:
-            status = terminal.attach(channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT))
+            status = ssh_terminal.attach(channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT))
         except _BROKEN:
             raise self._no_status(argv, None, channel, -1) from None
         finally:
@@ -218,13 +226,11 @@ def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
 def _drain(channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Frame, output: Output) -> None:
     """Keep everything that arrives. If that is too much, close the channel, which ends every wait for it."""
     try:
-        while output.status is None and (part := _received(receive)):
+        while output.status is None and (part := _received(channel, receive)):
             frame.add(output, part)
-    except RemoteError:
+    except (RemoteError, OSError):  # too much, or the output of this process has no reader
         _close(channel)
         raise
-    except _BROKEN:  # its exit status reports why
-        _close(channel)
     finally:
         if output is frame.out:
             frame.give_up()
@@ -236,11 +242,16 @@ def _exit_status(channel: paramiko.Channel, frame: Frame) -> int:
     return channel.exit_status
 
 
-def _received(receive: Callable[[int], bytes]) -> bytes:
+def _received(channel: paramiko.Channel, receive: Callable[[int], bytes]) -> bytes:
     """The next part of a stream, however long it takes: only standard output has a time limit."""
     while True:
-        with contextlib.suppress(TimeoutError):
+        try:
             return receive(65536)
+        except TimeoutError:
+            continue
+        except _BROKEN:  # its exit status reports why
+            _close(channel)
+            return b""
 
 
 @contextlib.contextmanager

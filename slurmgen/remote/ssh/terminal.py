@@ -1,4 +1,4 @@
-"""The standard streams of this process, joined to a command in a channel of paramiko."""
+"""The terminal of this process, joined to a command in a channel of paramiko."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import paramiko
 
-from slurmgen.remote.terminal import is_terminal, raw, size
+from slurmgen.remote.terminal import raw, size
 
 _PART = 65536
 _TURN = 0.05
@@ -16,15 +16,12 @@ _TURN = 0.05
 
 
 def attach(channel: paramiko.Channel, execute: Callable[[], None]) -> int:
-    """Run a command with the standard streams of this process; returns its exit status, -1 if it has none.
+    """Run a command with the terminal of this process; returns its exit status, -1 if it has none.
 
     Args:
         channel: a new channel.
         execute: starts the command in it.
     """
-    if not is_terminal():
-        execute()
-        return _join(channel)
     columns, lines = size()
     channel.get_pty(os.environ.get("TERM", "vt100"), columns, lines)
     execute()

@@ -1,8 +1,12 @@
 """Hosts that allow one session on a connection, with both clients."""
 
+import contextlib
+import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +37,33 @@ def test_commands_beside_a_stream_work_where_a_connection_has_one_session(
             asked = pool.map(lambda word: one.run(["cat"], input=word, timeout=60).stdout, [b"a", b"b", b"c"])
             assert list(asked) == [b"a", b"b", b"c"]
             stream.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("client", CONNECT)
+def test_an_attached_command_reads_and_writes_beside_a_stream_as_it_goes(
+    tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    privilege_separation_folder()
+    (tmp_path / "narrow").mkdir()
+    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server, contextlib.ExitStack() as ends:
+        (server.home / ".bash_profile").write_text("echo banner; echo banner >&2; read -r eaten\n")
+        here = {}
+        for name in ("stdin", "stdout", "stderr"):
+            here[name], other = map(ends.enter_context, socket.socketpair())
+            stream = ends.enter_context(other.makefile("rwb"))
+            monkeypatch.setattr(sys, name, SimpleNamespace(buffer=stream, fileno=other.fileno))
+        to = destination("far", server.config(tmp_path))
+        with CONNECT[client](to) as one, ThreadPoolExecutor(1) as pool:
+            beside = one.stream(["sh", "-c", "echo one; exec sleep 100"], timeout=60)
+            assert next(beside) == b"one\n"
+            script = "read a; echo $a; read b; echo $b >&2; exit 7"
+            ended = pool.submit(one.attach, [*one.shell, script], terminal=False)
+            for name, word in (("stdout", b"first\n"), ("stderr", b"second\n")):
+                here["stdin"].sendall(word)
+                assert here[name].recv(100) == word
+            assert ended.result() == 7
+            beside.close()  # type: ignore[attr-defined]
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("client", CONNECT)

@@ -103,7 +103,7 @@ def _notify(before: Sequence[Report], active: Sequence[Job], notify: Notify) -> 
     for job in active:
         notify(f"asked Slurm to cancel job {job.id}")
     for report in before:
-        if report.states and report.job not in active:
+        if report.states and report.ended:
             notify(f"job {report.job.id} has ended already")
 
 

@@ -9,7 +9,7 @@ from slurmgen.errors import AuthenticationFailed, ConnectionBroke, HostKeyError,
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.lost_races import with_winners
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.slurm_client import QUERIES_UNTIL_GONE, Busy, task_order
+from slurmgen.jobs.slurm_client import QUERIES_UNTIL_GONE, UNKNOWN, Busy, task_order
 from slurmgen.jobs.status import as_run, make_report, query_site, unreached
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import TimedOut, Transport
@@ -30,6 +30,8 @@ class Watch:
         self._has_replied = False
         self._queries: dict[Job, int] = {}
         "How often in a row Slurm did not list a job."
+        self._problems: dict[Job, str] = {}
+        "Why the state of a job is not known."
         self._last: dict[Job, Report] = {}
         "The last report of each job that Slurm listed, with all its tasks."
 
@@ -44,7 +46,8 @@ class Watch:
             return []
         try:
             self._transport = self._transport or self._connect(self._route)
-            reports = query_site(self._transport, self.waiting)
+            known = {job: last.states for job, last in self._last.items()}
+            reports = query_site(self._transport, self.waiting, known=known)
         except (AuthenticationFailed, HostKeyError):
             raise
         except SlurmgenError as error:
@@ -56,6 +59,10 @@ class Watch:
             self.close()
             return []
         self._has_replied = True
+        for report in reports:
+            if report.state == UNKNOWN and self._problems.get(report.job) != report.error:
+                warn(f"job {report.job.id}: {report.error}; still waiting")
+            self._problems[report.job] = report.error
         reports = [self._with_forgotten_tasks(report) for report in reports]
         done = [report for report in reports if self._is_complete(report)]
         self.waiting = [report.job for report in reports if report not in done]

@@ -22,6 +22,7 @@ from slurmgen.remote.transport import (
     MAX_REPLY,
     Completed,
     ReplyTooLong,
+    TimedOut,
     chunks,
     ended_by_signal,
     failed,
@@ -38,17 +39,19 @@ _SHOWN = 4096
 _LINE_FEEDS = b"\n" * 64
 # A dash would drop the variables whose names are not those of a shell, such as BASH_FUNC_module%%.
 _BASH = ("bash", "--posix", "-p", "-c")
-# Login files get no input; 97 is a descriptor that none of them uses.
-_BEFORE_LOGIN = 'slurmgen_mark={mark}; echo "$slurmgen_mark shell=$SHELL "; exec 97<&0 </dev/null; exec "$@"'
+# Login files get no input, and may redirect output; none of them uses the descriptors 97 to 99.
+_BEFORE_LOGIN = (
+    'slurmgen_mark={mark}; echo "$slurmgen_mark shell=$SHELL "; exec 97<&0 98>&1 99>&2 </dev/null; exec "$@"'
+)
 # What login files may have set, and what would change the frame or print within it. `builtin`, because they
 # define functions too.
 _RESET = (
     "builtin trap - DEBUG ERR RETURN EXIT; builtin set +aCefuvx; builtin unalias -a; builtin unset -f cd "
     "command echo eval exec exit printf read set shift test trap unset; builtin unset IFS; "
-    r"\exec <&97 97<&-; "
+    r"\exec <&97 >&98 2>&99 97<&- 98>&- 99>&-; "
 )
 _BEGIN = (
-    'builtin cd; slurmgen_mark={mark}; builtin echo "$slurmgen_mark begin" >&2; '
+    'builtin cd; slurmgen_mark={mark}; builtin echo "$slurmgen_mark errors begin" >&2; '
     'builtin echo "$slurmgen_mark begin"; '
 )
 _SKIP = (
@@ -71,12 +74,17 @@ class NotStarted(TransferFailed, CommandFailed):
     """The login files of the host let no command begin. None has run that has input, such as a submission."""
 
 
+class NotStartedInTime(NotStarted, TimedOut):
+    """Nor did they end in time. The host may only be too busy."""
+
+
 class Output:
     """One stream of a command: of what arrives, the part between the marks."""
 
-    def __init__(self, where: str, mark: str) -> None:
+    def __init__(self, where: str, mark: str, begin: str = "begin") -> None:
         self._where = where
-        self._begin, self._end = f"{mark} begin\n".encode(), f"{mark} end".encode()
+        # If a login file joins the streams, the mark of errors comes before that of the output.
+        self._begin, self._end = f"{mark} {begin}\n".encode(), f"{mark} end".encode()
         self._held = bytearray()
         self._noise = 0
         self.has_begun = False
@@ -144,7 +152,7 @@ class Frame:
         self._mark = f"slurmgen-{secrets.token_hex(16)}"
         self.argv = _framed(argv, shell, self._mark, has_input=data != b"")
         "The command with its frame."
-        self.out, self.err = Output(where, self._mark), Output(where, self._mark)
+        self.out, self.err = Output(where, self._mark), Output(where, self._mark, "errors begin")
         self._texts = {self.out: bytearray(), self.err: bytearray()}
         self._decided = threading.Event()
         self.is_given_up = False
@@ -205,7 +213,8 @@ class Frame:
         """The error for a command that took longer than `seconds`, or did not begin in that time."""
         if self.out.has_begun:
             return timed_out(argv, self._where, seconds)
-        return self.not_started(f"did not finish within {min(seconds, BEGIN_TIMEOUT):g} seconds")
+        late = self.not_started(f"did not finish within {min(seconds, BEGIN_TIMEOUT):g} seconds")
+        return NotStartedInTime(late.fact, f"It may be too busy: try again. {late.hint}")
 
     def unfinished(self, argv: Sequence[str], status: int) -> CommandFailed:
         """The error for a command that ended without the mark at its end, though the connection is open."""

@@ -125,7 +125,7 @@ def submit_line(job: JobId) -> list[str]:
 
 
 def _since(jobs: Sequence[JobId]) -> str:
-    """A date before the first submission, in any time zone and by a clock of days ahead; else an early one."""
+    """A date before the first submission, in any time zone and by a clock days ahead; else an early one."""
     times = [job.identity.submitted if job.identity else "" for job in jobs]
     try:
         return (date.fromisoformat(min(times)[:10]) - timedelta(days=7)).isoformat()

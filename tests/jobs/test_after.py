@@ -345,7 +345,7 @@ def test_a_site_that_is_not_reached_does_not_hide_the_others_in_the_list(
     assert "it is not known whether" in mine.slurmgen("cancel", "last").stderr
 
 
-def test_a_job_that_only_accounting_lists_as_running_is_gone(cluster: Cluster) -> None:
+def test_a_job_that_only_accounting_lists_as_running_is_unknown(cluster: Cluster) -> None:
     """sacct prints such a row if the controller lost a job, or if the database lags behind."""
     programs = cluster.testbed.folder / "programs"
     programs.mkdir()
@@ -354,7 +354,8 @@ def test_a_job_that_only_accounting_lists_as_running_is_gone(cluster: Cluster) -
     (programs / "sacct").chmod(0o700)
     path = f"{programs}:{os.environ['PATH']}"
     reply = cluster.slurmgen("status", "77", "--site", "generic", "--via", "local", PATH=path)
-    assert "job 77 is gone from the records" in reply.stdout
+    assert reply.returncode == 3
+    assert "job 77 is UNKNOWN: accounting has it as RUNNING, and squeue does not list it" in reply.stdout
 
 
 PYTHON = "--site generic --via local --script a.py --framework python"

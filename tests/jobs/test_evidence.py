@@ -3,7 +3,10 @@
 import pytest
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.slurm_client import Busy, query_states
+from slurmgen.jobs.cancel import cancel_jobs
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.slurm_client import Busy, ended, query_states
+from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Completed
 from slurmgen.slurm.commands import Identity, JobId
 from slurmgen.slurm.replies import JobState
@@ -99,6 +102,28 @@ def test_of_an_id_that_was_used_again_each_job_has_its_own_record() -> None:
     new = row("COMPLETED", at="2026-05-01T10:00:01", tail="/f|slurmgen:other|new")
     listed = queue(folder="/f", comment="slurmgen:other")
     assert Host(squeue=[listed], sacct=[accounted(row("FAILED"), new)]).states() == ["FAILED"]
+
+
+DATABASE_DOWN = Completed(1, b"", b"sacct: error: Problem talking to the database: Connection refused")
+
+
+def test_a_used_id_is_not_active_while_accounting_does_not_reply() -> None:
+    listed = queue(folder="/f", comment="slurmgen:other")
+    host = Host(squeue=[listed], sacct=[DATABASE_DOWN])
+    (state,) = host.query()
+    assert (state.state, "id to another job" in state.reason) == ("UNKNOWN", True)
+    notes: list[str] = []
+    (report,) = cancel_jobs(host, [Job(OURS, Route(site="s", via="local"))], notes.append)  # type: ignore[arg-type]
+    assert (report.state, notes, "scancel" in host.asked) == ("UNKNOWN", [], False)
+
+
+@pytest.mark.parametrize("listed", [NONE, UNKNOWN])
+def test_a_job_that_only_accounting_has_as_active_is_neither_gone_nor_over(listed: Completed) -> None:
+    rows = accounted(row("COMPLETED").replace("12|", "12_1|"), row("RUNNING").replace("12|", "12_2|"))
+    for reply in (accounted(row("RUNNING")), rows):
+        states = Host(squeue=[listed], sacct=[reply]).query()
+        assert (states[-1].state, ended(states)) == ("UNKNOWN", False)
+        assert "accounting has it as RUNNING, and squeue does not list it" in states[-1].reason
 
 
 def test_of_a_job_that_was_requeued_the_last_run_counts() -> None:

@@ -97,7 +97,7 @@ LOGS = {
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "the file /data/x does not exist",
     "PermissionError: [Errno 13] Permission denied: '/data'": "access to /data was denied",
     "  File \"a.py\", line 3\n    f(\n     ^\nSyntaxError: '(' was never closed": (
-        "a Python file has a syntax error: '(' was never closed"
+        "a Python file has a syntax error: “'(' was never closed”"
     ),
     "python: can't open file '/home/me/trian.py': [Errno 2] No such file or directory": (
         "Python did not find the script /home/me/trian.py"
@@ -127,7 +127,7 @@ LOGS = {
     "Illegal instruction (core dumped)": "a program was built for another kind of CPU",
     "[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n[rank1]: Last error:\n"
     "[rank1]: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000": (
-        "two ranks use the same GPU: rank 1 and rank 0"
+        "two ranks use the same GPU: “rank 1 and rank 0”"
     ),
     "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this "
     "configuration.": ("several ranks use the same GPU"),
@@ -141,7 +141,7 @@ LOGS = {
         "a package could not be downloaded: http://127.0.0.1:9/einops/"
     ),
     "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --lrr 3": (
-        "a program rejected its arguments: unrecognized arguments: --lrr 3"
+        "a program rejected its arguments: “unrecognized arguments: --lrr 3”"
     ),
     "there is no Python in /home/me/venv": "the environment /home/me/venv has no Python",
     "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ": (
@@ -385,7 +385,7 @@ def adversarial(pattern: str) -> set[str]:
 def test_no_log_makes_a_search_slow(sign: Sign) -> None:
     for text in adversarial(sign.pattern.pattern):
         for log in (text, f"{text}x", text.replace("\n", " ")):
-            assert seconds(lambda log=log: sign.pattern.search(log)) < 0.2, log[:80]  # type: ignore[misc]
+            assert seconds(lambda log=log: sign.pattern.search(log)) < 1, log[:80]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class Story:
         self.warnings: list[str] = []
         self.now = 0.0
 
-    def query(self, _transport: object, jobs: list[Job]) -> list[Report]:
+    def query(self, _transport: object, jobs: list[Job], **_known: object) -> list[Report]:
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, RemoteError):
             raise reply

@@ -19,7 +19,7 @@ RANK = 1
 KILLED = "ended with SIGKILL, which usually means that memory ran out"
 CRASHED = "ended with SIGSEGV: a program crashed"
 MODULE = "Python has no module no_such_module"
-ARGUMENTS = "a program rejected its arguments: unrecognized arguments: --lrr 3"
+ARGUMENTS = "a program rejected its arguments: “unrecognized arguments: --lrr 3”"
 
 # The size of a job, and for each way of failing how the reason begins.
 JOBS: dict[str, tuple[list[str], dict[str, str]]] = {

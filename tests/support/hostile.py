@@ -147,7 +147,7 @@ class _Host(paramiko.ServerInterface):
 
     def _execute(self, channel: paramiko.Channel, mark: bytes) -> None:
         with suppress(*GONE):
-            channel.sendall_stderr(mark + b" begin\n")
+            channel.sendall_stderr(mark + b" errors begin\n")
             channel.sendall(mark + b" begin\n")
             status = self.answer(channel)
             if status is not None:

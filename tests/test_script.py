@@ -366,7 +366,7 @@ def test_every_step_gets_what_the_script_exports() -> None:
     then = (Then(script="b.py", framework="lightning"),)
     plan = resolve(Request(preflight=True, stage=("/data/a",), then=then), load_site("generic"))
     steps = re.findall(r"\bsrun (-.*(?:\\\n.*)?)", render(plan))
-    assert "sbatch" in plan.reasons["launch"]
+    assert "--export=ALL: tasks get the environment of this script" in plan.reasons["launch"]
     assert len(steps) == 5, steps  # the check, the copying, its removal, and two steps
     assert [step.count("--export=") for step in steps] == [1] * 5
 

@@ -47,7 +47,7 @@ def seeded_cuts(seed: int, number: int) -> list[Fault]:
 def completed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Slurm that reports, by a real command over the connection, that job 12 has ended."""
 
-    def states(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
+    def states(transport: Transport, jobs: list[JobId], _: object) -> dict[JobId, tuple[JobState, ...]]:
         answer = transport.run(["echo", "COMPLETED"], timeout=60)
         return {job: (JobState(id=str(job), state=answer.out.strip()),) for job in jobs}
 

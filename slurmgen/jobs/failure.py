@@ -273,7 +273,7 @@ def _exited(ended: Iterable[Ended]) -> Why | None:
 def _shown(signs: Iterable[Sign], text: str) -> Why | None:
     """What the first sign of the table that is in the text means."""
     for sign in signs:
-        if match := sign.pattern.search(text):
+        if match := sign.search(text):
             value = next(filter(None, match.groups()), "")[:_LONGEST]
             return Why(sign.what.replace("{0}", _quoted(value)), sign.todo, line_of(match))
     return None

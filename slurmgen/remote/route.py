@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Via = Literal["ssh", "local", "twin"]
 SshClient = Literal["paramiko", "openssh"]
-PATIENCE, FIRST_PAUSE, LONGEST_PAUSE = 30.0, 0.5, 6.0
-"Seconds in which a login that the host drops is begun again, and of the pauses between, on average."
+PAUSES = (0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0)
+"Seconds, on average, before a login that the host drops is begun again."
 _NAME_A_HOST = (
     "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
 )
@@ -150,19 +150,18 @@ def _let_in(log_in: Callable[[], Transport]) -> Transport:
     sshd drops some new connections if more than MaxStartups, mostly 10, are not logged in yet. Many commands
     that start at once then need pauses of different lengths (https://man.openbsd.org/sshd_config#MaxStartups).
     """
-    begun, pause, broke = time.monotonic(), FIRST_PAUSE, False
-    while True:
+    broke = False
+    for pause in PAUSES:
         try:
             return log_in()
         except LoginDropped:
-            if time.monotonic() - begun > PATIENCE:
-                raise
+            pass
         except ConnectionBroke:
             if broke:
                 raise
             broke = True
         time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-        pause = min(2 * pause, LONGEST_PAUSE)
+    return log_in()
 
 
 def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:

@@ -23,7 +23,7 @@ _TRY_SSH = "`{ssh}` must work first."
 
 
 class Dropped(ssh.SSHException):
-    """The host ended the connection, or sent nothing, before the first line of SSH."""
+    """The host ended the connection before its first line of SSH."""
 
 
 class Translation(Struct, frozen=True):

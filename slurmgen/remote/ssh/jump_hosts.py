@@ -189,7 +189,8 @@ def _exchange_keys(connection: paramiko.Transport, sock: MonitoredSocket, to: De
     except (paramiko.SSHException, EOFError, ConnectionError) as error:
         if sock.is_over_limit:
             raise paramiko.SSHException(f"it sent {HANDSHAKE_LIMIT:,} bytes that are not SSH") from None
-        if not connection.remote_version and not to.proxy_command:  # that may fail for other reasons
+        is_silent = isinstance(error.__context__, TimeoutError)
+        if not (connection.remote_version or is_silent or to.proxy_command):  # that has other reasons too
             raise Dropped(str(error)) from error
         raise
     if not connection.initial_kex_done:

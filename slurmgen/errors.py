@@ -96,6 +96,10 @@ class ConnectionBroke(ConnectionFailed):
     """A connection that was there, or was being made, broke. Another one may not."""
 
 
+class LoginDropped(ConnectionBroke):
+    """The host ended a connection before its first message, as sshd does that has too many new ones."""
+
+
 class HostKeyError(RemoteError):
     """The host key is unknown or has changed."""
 

@@ -5,15 +5,17 @@ submitted or rendered to stdout. A script that is written to a file never depend
 """
 
 import os
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
 from slurmgen.paths import config_folder
-from slurmgen.request import Request
-from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import VariableName
 from slurmgen.toml_structs import convert, read_own
+
+if TYPE_CHECKING:
+    from slurmgen.request import Request
+    from slurmgen.sites.model import Site
 
 FILE_NAME = "personal.toml"
 
@@ -63,7 +65,7 @@ def personal_sites() -> tuple[str, ...]:
     return tuple(convert(read_own(path), dict[str, Personal], path)) if os.path.lexists(path) else ()
 
 
-def fill(request: Request, personal: Personal, site: Site) -> Request:
+def fill(request: "Request", personal: Personal, site: "Site") -> "Request":
     """The request, with the user's own account, image and address where they are unset."""
     image = site.container.image if site.container else None
     wants_python = (request.python_env or "none") != "none"

@@ -81,7 +81,13 @@ def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
         known = _out_of_memory(job) or seen or _not_started(job)
         return known or structs.replace(_by_exit_code(job), line=NO_FOLDER.partition(" ")[2])
     earlier = None if log else seen
-    return _out_of_memory(job) or earlier or _not_started(job) or _logged(log) or _by_exit_code(job)
+    return (
+        _out_of_memory(job)
+        or earlier
+        or _not_started(job)
+        or _logged(log, _only_node(job))
+        or _by_exit_code(job)
+    )
 
 
 def with_logged_code(job: JobState, log: str) -> JobState:
@@ -176,10 +182,15 @@ def _not_started(job: JobState) -> Why | None:
     )
 
 
-def _logged(log: str) -> Why | None:
+def _only_node(job: JobState) -> str:
+    """The node of a job that has one; else empty."""
+    return "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
+
+
+def _logged(log: str, only_node: str) -> Why | None:
     """The first cause that a log shows."""
     log = last_run(log)
-    raised, ended = list(exceptions(log)), reports(log)
+    raised, ended = list(exceptions(log)), reports(log, only_node)
     causes = [one for one in raised if not _is_consequence(one)]
     lost = {one.rank for one in raised if one.rank is not None}.difference(one.rank for one in causes)
     failed = [one for one in ended if not _is_survivor(one, lost)]
@@ -262,7 +273,7 @@ def _exited(ended: Iterable[Ended]) -> Why | None:
 def _shown(signs: Iterable[Sign], text: str) -> Why | None:
     """What the first sign of the table that is in the text means."""
     for sign in signs:
-        if match := sign.pattern.search(text):
+        if match := sign.search(text):
             value = next(filter(None, match.groups()), "")[:_LONGEST]
             return Why(sign.what.replace("{0}", _quoted(value)), sign.todo, line_of(match))
     return None

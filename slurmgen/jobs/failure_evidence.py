@@ -26,6 +26,8 @@ _EXCEPTION_NAME = re.compile(r"(?!^)[A-Z]\w*$|^(?:Exception|Error|socket\.timeou
 
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"(?:^|\s)(time|host|rank|exitcode)\s{1,10}: (\S{1,100})")
+_LOCAL = re.compile(r"(?:ip6-)?localhost(?:\.|$)|127\.|::1$")
+_LABEL = re.compile(r"(\d{1,6}): ")
 _FIELDS_WITHIN = 40
 _MOST_REPORTS = 500
 _WORKER = re.compile(r"failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,6})")
@@ -125,19 +127,42 @@ def is_exception(line: str) -> bool:
     return match is not None and bool(_EXCEPTION_NAME.search(match[1]))
 
 
-def reports(log: str) -> list[Ended]:
-    """The processes that failed, as launchers report it, the earliest first."""
-    workers = _torchrun_summaries(log) or list(_torchrun_workers(log))
+def reports(log: str, only_node: str = "") -> list[Ended]:
+    """The processes that failed, as launchers report it, the earliest first.
+
+    `only_node` is the node of a job that has one.
+    """
+    workers = _torchrun_summaries(log, only_node) or list(_torchrun_workers(log))
     tasks = _tasks(log, are_launchers=bool(_TORCHRUN.search(log)))
     return [*workers, *_spawned(log), *tasks, *_commands(log)]
 
 
-def _torchrun_summaries(log: str) -> list[Ended]:
-    """The first failure of each node, in the order of their times."""
+def _torchrun_summaries(log: str, only_node: str) -> list[Ended]:
+    """The first failure of each node, in the order of their times.
+
+    torchrun calls a node localhost whose address has that name first. Then Slurm names it: that of the
+    task which a label of `srun --label` shows, or the only one.
+    """
     lines = log.splitlines()
     starts = (number for number, line in enumerate(lines) if line.rstrip().endswith(_ROOT_CAUSE))
     causes = [_root_cause(lines[start : start + _FIELDS_WITHIN]) for start in islice(starts, _MOST_REPORTS)]
-    return [ended for _, ended in sorted(filter(None, causes), key=lambda cause: cause[0])]
+    known = sorted(filter(None, causes), key=lambda cause: cause[0])
+    return [
+        structs.replace(one, node=_node_of(one, log) or only_node) if _LOCAL.match(one.node) else one
+        for _, one in known
+    ]
+
+
+def _node_of(ended: Ended, log: str) -> str:
+    """The node of the task that wrote a line, as srun reports it; empty if it does not."""
+    label = _LABEL.match(ended.line)
+    if label is None:
+        return ""
+    tasks = ((match[1], _ranges(match[2])) for match in islice(_TASK.finditer(log), _MOST_REPORTS))
+    found = (
+        node for node, ranges in tasks if "[" not in node and any(int(label[1]) in one for one in ranges)
+    )
+    return next(found, "")
 
 
 def _root_cause(lines: list[str]) -> tuple[str, Ended] | None:

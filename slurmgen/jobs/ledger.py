@@ -86,6 +86,7 @@ _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
+_OF_COMMAND = "WHERE state = 'pending' AND fingerprint = ?"
 _CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
 _OF_RECORD = "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
 _SAVE_FINAL = f"UPDATE jobs SET final = ?, why = ?, requeued = ? {_OF_RECORD}"  # noqa: S608 (own names)
@@ -127,7 +128,7 @@ class Ledger(StateFile):
             again: add it even if there is one.
         """
         with self._writing() as database:
-            found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
+            found = _select(database, _OF_COMMAND, record.fingerprint)
             if found and not again:
                 database.execute(_CLAIM_AGAIN, (found[-1].key,))
                 return found[-1]
@@ -141,13 +142,11 @@ class Ledger(StateFile):
 
     def pending(self, fingerprint: str) -> Record | None:
         """The entry that `claim` would return for a command; None if it would add one."""
-        found = self._records("WHERE state = 'pending' AND fingerprint = ?", fingerprint)
-        return found[-1] if found else None
+        return next(reversed(self._records(_OF_COMMAND, fingerprint)), None)
 
     def settle(self, record: Record) -> None:
         """Record the job of the entry with that key, even if another terminal dropped the entry."""
-        with self._writing() as database:
-            database.execute(_SETTLE, structs.asdict(record))
+        self.settle_all([record])
 
     def settle_all(self, records: Sequence[Record]) -> None:
         """Record several jobs at once: all of them or, if that fails, none."""
@@ -191,12 +190,14 @@ class Ledger(StateFile):
 
     def last(self, name: str | None = None, site: str | None = None) -> Record | None:
         """The job that was submitted last: of that name, at that site, or of all; also a pending one."""
-        found = self._newest(1, name, site)
-        return found[0] if found else None
+        return next(iter(self.recent(1, site, name)), None)
 
     def recent(self, most: int, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
         """The last `most` entries, at one site or at all, of one name or all, in the order of submission."""
-        return self._newest(most, name, site)
+        given = {column: value for column, value in {"name": name, "site": site}.items() if value is not None}
+        where = " AND ".join(["1", *(f"{column} = ?" for column in given)])
+        newest = f"SELECT number FROM jobs WHERE {where} ORDER BY submitted DESC, number DESC LIMIT {most:d}"  # noqa: S608
+        return self._records(f"WHERE number IN ({newest})", *given.values())
 
     def with_logs_elsewhere(self) -> tuple[Record, ...]:
         """The entries whose logs may be outside their run folders."""
@@ -206,12 +207,6 @@ class Ledger(StateFile):
     def of_key(self, key: str) -> Record | None:
         """The entry with that key."""
         return next(iter(self._records("WHERE [key] = ? AND [key] != ''", key)), None)
-
-    def _newest(self, most: int, name: str | None, site: str | None) -> tuple[Record, ...]:
-        given = {column: value for column, value in {"name": name, "site": site}.items() if value is not None}
-        where = " AND ".join(["1", *(f"{column} = ?" for column in given)])
-        newest = f"SELECT number FROM jobs WHERE {where} ORDER BY submitted DESC, number DESC LIMIT {most:d}"  # noqa: S608
-        return self._records(f"WHERE number IN ({newest})", *given.values())
 
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
         """The pending entries with that key or that name, at one site or at all."""

@@ -180,7 +180,6 @@ class Report(Struct, frozen=True, kw_only=True):
 def to_json(report: Report) -> JobObject:
     """The object that --json prints: always the same keys."""
     job, main, record = report.job, report.main, report.job.record or _NO_RECORD
-    exit_code, signal = _status_and_signal(main)
     tables = tables_of(report)
     return JobObject(
         id=job.id.number,
@@ -190,9 +189,7 @@ def to_json(report: Report) -> JobObject:
         cluster=job.id.cluster,
         state=report.state,
         ended=report.ended,
-        exit_code=exit_code,
-        other_exit_code=None if exit_code is None else main.other_status,
-        signal=signal,
+        **_codes(main),
         reason=report.reason,
         waits=report.waits,
         why=report.why,
@@ -228,13 +225,10 @@ def tables_of(report: Report) -> dict[str, Table]:
 
 
 def _task(state: JobState, tables: Mapping[str, Table]) -> TaskObject:
-    exit_code, signal = _status_and_signal(state)
     return TaskObject(
         id=state.id,
         state=state.state,
-        exit_code=exit_code,
-        other_exit_code=None if exit_code is None else state.other_status,
-        signal=signal,
+        **_codes(state),
         reason=_reason(state),
         elapsed=whole_seconds(state.elapsed),
         nodes=state.nodes,
@@ -245,6 +239,16 @@ def _task(state: JobState, tables: Mapping[str, Table]) -> TaskObject:
 def _reason(state: JobState) -> str:
     """Slurm's reason why a job waits; after its end that field means something else."""
     return "" if state.ended else state.reason
+
+
+def _codes(state: JobState) -> dict[str, int | None]:
+    """The fields of both objects that tell with what a job or task ended."""
+    status, signal = _status_and_signal(state)
+    return {
+        "exit_code": status,
+        "other_exit_code": None if status is None else state.other_status,
+        "signal": signal,
+    }
 
 
 def _status_and_signal(state: JobState) -> tuple[int | None, int | None]:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RemoteError
-from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import preflight_reports
 from slurmgen.jobs.bad_nodes import DAYS, MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.jobs.preflight_reports import BAD_NODE, Findings, Found
@@ -15,6 +14,9 @@ from slurmgen.jobs.report import Report
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm import node_lists, sbatch_options
+
+if TYPE_CHECKING:
+    from slurmgen.job_spec import JobSpec
 
 
 def with_bad_nodes(transport: Transport, reports: Sequence[Report]) -> list[Report]:
@@ -84,7 +86,7 @@ def _bad_nodes(report: Report) -> Iterator[BadNode]:
         yield bad_node(place, node, finding.text, job, checks=finding.checks, days=days)
 
 
-def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:
+def nodes_to_exclude(job: "JobSpec", place: Place) -> tuple[BadNode, ...]:
     """The remembered bad nodes that a job does not exclude yet; none if it names its nodes itself.
 
     Raises:
@@ -98,12 +100,12 @@ def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:
     return tuple(node for node in BadNodes().current(place) if not node_lists.contains(own, node.node))
 
 
-def excluding(job: JobSpec, nodes: Sequence[BadNode]) -> JobSpec:
+def excluding(job: "JobSpec", nodes: Sequence[BadNode]) -> "JobSpec":
     """The job on other nodes than these; of many, it excludes the newest."""
     return job.excluding([f"{node.node}={node.reason}" for node in nodes[:MOST_EXCLUDED]]) if nodes else job
 
 
-def on_good_nodes(job: JobSpec, route: Route) -> JobSpec:
+def on_good_nodes(job: "JobSpec", route: Route) -> "JobSpec":
     """The job without the nodes that are remembered as bad; raises as `nodes_to_exclude`."""
     return excluding(job, nodes_to_exclude(job, place_of(route)))
 
@@ -119,5 +121,7 @@ def days_at(site: str) -> float:
     Raises:
         ConfigError: personal.toml is wrong.
     """
+    from slurmgen.config.user import load_personal  # 13 ms, and each query imports this module
+
     days = load_personal(site).bad_node_days
     return DAYS if days is None else days

@@ -7,7 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from slurmgen.errors import SlurmgenError
+from slurmgen.errors import ConnectionBroke, SlurmgenError
 from slurmgen.remote.route import Route, destination_of, open_route
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
@@ -81,6 +81,7 @@ class _OpenSshLogin:
         from slurmgen.remote.login_advice import advised, check_certificates
         from slurmgen.remote.ssh.openssh import Login
 
+        self._route, self._prompt = route, prompt
         to, login = destination_of(route)
         self._login = Login(to, prompt, partial(check_certificates, route.site, login, to))
         self._advice = partial(advised, route.site, login, to, interactive=prompt is not None)
@@ -91,8 +92,11 @@ class _OpenSshLogin:
 
     def transport(self) -> Transport:
         """See PendingLogin."""
-        with self._advice():
-            return self._login.transport()
+        try:
+            with self._advice():
+                return self._login.transport()
+        except ConnectionBroke:
+            return open_route(self._route, self._prompt)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

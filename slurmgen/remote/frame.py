@@ -37,8 +37,9 @@ _SHOWN = 4096
 "Bytes of what login files print that are kept for an error."
 # A login file may read a line or some: it gets these, not the input of the command.
 _LINE_FEEDS = b"\n" * 64
-# A dash would drop the variables whose names are not those of a shell, such as BASH_FUNC_module%%.
-_BASH = ("bash", "--posix", "-p", "-c")
+# A dash would drop the variables whose names are not those of a shell, such as BASH_FUNC_module%%. Without
+# --norc, each bash that replaces the shell of sshd reads ~/.bashrc again, which may take seconds.
+_BASH = ("bash", "--norc", "--posix", "-p", "-c")
 # Login files get no input, and may redirect output; none of them uses the descriptors 97 to 99.
 _BEFORE_LOGIN = (
     'slurmgen_mark={mark}; echo "$slurmgen_mark shell=$SHELL "; exec 97<&0 98>&1 99>&2 </dev/null; exec "$@"'

@@ -80,7 +80,8 @@ def advised(site: str, login: Login, to: "Destination", *, interactive: bool) ->
             hint = error.hint + ("" if interactive else _unattended(login, to))
         raise AuthenticationFailed(error.fact, hint + _note(login)) from error
     except ConnectionFailed as error:
-        raise ConnectionFailed(error.fact, error.hint + _others(site, login, to) + _note(login)) from error
+        hint = error.hint + _others(site, login, to) + _note(login)
+        raise type(error)(error.fact, hint) from error
 
 
 def _hosts(login: Login) -> list[str]:

@@ -1,13 +1,16 @@
 """Route: how a site is reached. It is stored with each job, so that the job can be found again."""
 
+import random
 import shutil
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import ConfigError, ConnectionBroke
+from slurmgen.errors import ConfigError, ConnectionBroke, LoginDropped
 from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 Via = Literal["ssh", "local", "twin"]
 SshClient = Literal["paramiko", "openssh"]
+PAUSES = (0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0)
+"Seconds, on average, before a login that the host drops is begun again."
 _NAME_A_HOST = (
     "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
 )
@@ -96,10 +101,7 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
         TwinError: the route is a twin that is not running.
     """
     if route.via == "ssh":
-        try:
-            return _logged_in(route, prompt)
-        except ConnectionBroke:  # a host drops logins beyond its MaxStartups, and networks fail for a moment
-            return _logged_in(route, prompt)
+        return _let_in(lambda: _logged_in(route, prompt))
     from slurmgen.remote.local import LocalTransport
 
     if route.via == "twin":
@@ -140,6 +142,26 @@ def with_personal(route: Route, personal: "Personal") -> Route:
     """A recorded route with the client and ssh_config of the user's personal file, where it names them."""
     chosen = {"ssh_client": personal.ssh_client, "ssh_config": personal.ssh_config}
     return structs.replace(route, **{name: value for name, value in chosen.items() if value})
+
+
+def _let_in(log_in: Callable[[], Transport]) -> Transport:
+    """Log in; again if the connection breaks, and for some time if the host drops it at its beginning.
+
+    sshd drops some new connections if more than MaxStartups, mostly 10, are not logged in yet. Many commands
+    that start at once then need pauses of different lengths (https://man.openbsd.org/sshd_config#MaxStartups).
+    """
+    broke = False
+    for pause in PAUSES:
+        try:
+            return log_in()
+        except LoginDropped:
+            pass
+        except ConnectionBroke:
+            if broke:
+                raise
+            broke = True
+        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+    return log_in()
 
 
 def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:

@@ -66,8 +66,8 @@ CAUSES = {
 WORDS = {1: "Exited with exit code 1", -9: "Killed", -11: "Segmentation fault", 3: "Exited with exit code 3"}
 
 
-def reason(log: str) -> Why:
-    found = why(JobState(id="12", state="FAILED", exit_code="1:0"), log)
+def reason(log: str, nodes: str = "") -> Why:
+    found = why(JobState(id="12", state="FAILED", exit_code="1:0", nodes=nodes), log)
     assert found
     return found
 
@@ -235,6 +235,21 @@ def test_a_traceback_in_the_summary_of_torchrun_is_read() -> None:
     )
     assert reason(log).what == "Python raised an error (rank 2)"
     assert reason(log).line == "KeyError: 'lr'"
+
+
+def test_a_node_that_torchrun_calls_localhost_has_the_name_that_slurm_gives_it() -> None:
+    """It is the only node, or that of the task whose number srun writes before each line."""
+    plain = SUMMARY.format(code=-9, name="", host="localhost", rank=3, other=2, second=8)
+    assert reason(plain).what == f"rank 3 {SIGKILL}"
+    assert reason(plain, "n7").what == f"rank 3 on n7 {SIGKILL}"
+    assert reason(plain, "n[7-8]").what == f"rank 3 {SIGKILL}"
+    labelled = "".join(f"1: {line}\n" for line in plain.splitlines())
+    ends = (
+        "srun: error: n7: task 0: Exited with exit code 1\nsrun: error: n8: task 1: Exited with exit code 1\n"
+    )
+    assert reason(labelled, "n[7-8]").what == f"rank 3 {SIGKILL}"
+    assert reason(labelled + ends, "n[7-8]").what == f"rank 3 on n8 {SIGKILL}"
+    assert reason(labelled.replace("localhost", "gpu1") + ends).what == f"rank 3 on gpu1 {SIGKILL}"
 
 
 def test_without_the_summary_the_worker_that_torchrun_saw_failing_counts() -> None:

@@ -10,8 +10,10 @@ import pytest
 from slurmgen.errors import CommandFailed
 from slurmgen.jobs.slurm_client import CLEAN
 from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.transport import MAX_REPLY, ReplyTooLong, TimedOut, Transport
-from tests.support.sshd import Server
+from tests.support.sshd import Server, sshd
 
 SHORT, SOON, LONG = 2, 30, "100"
 "Seconds: a timeout longer than the start of a command, a limit for a busy machine, and much later."
@@ -51,6 +53,18 @@ def test_status_output_and_errors_are_separate(either: Transport) -> None:
 
 def test_commands_start_in_the_home_folder(either: Transport, server: Server) -> None:
     assert Path(either.run(["pwd", "-P"], timeout=60).out.strip()) == server.home.resolve()
+
+
+def test_the_login_files_are_read_once(tmp_path: Path) -> None:
+    """sshd's bash reads ~/.bashrc, that of the login reads ~/.bash_profile, and no other one reads any."""
+    (folder := tmp_path / "sshd").mkdir()
+    # bash runs the one command of `bash -c` so, which tells the next bash that sshd has started it.
+    with sshd(folder, more='ForceCommand eval "exec $SSH_ORIGINAL_COMMAND"') as server:
+        for name in (".bashrc", ".bash_profile"):
+            (server.home / name).write_text(f"echo {name} >> ~/read\n")
+        with connect(destination("far", server.config(tmp_path))) as transport:
+            assert transport.run([*transport.shell, "true", "slurmgen"], timeout=60).returncode == 0
+        assert sorted((server.home / "read").read_text().split()) == [".bash_profile", ".bashrc"]
 
 
 def test_much_input_passes_through_while_much_output_comes_back(either: Transport) -> None:

@@ -23,8 +23,8 @@ PARTS: dict[Program, tuple[str, ...]] = {
 }
 "The files whose functions each program uses, in the order in which they are sent before it."
 
-# A dash would drop the variables whose names are not those of a shell, such as BASH_FUNC_module%%.
-_SHELL = ("bash", "--posix", "-p")
+# As for the frame: see remote/frame.py.
+_SHELL = ("bash", "--norc", "--posix", "-p")
 _END = "# slurmgen: the end"
 # The program is sent as standard input, which becomes descriptor 3, and not as an argument: csh could not
 # read its line feeds, and every user of the host can see arguments. If it is cut, none of it is run.

@@ -22,6 +22,10 @@ _LONGEST = 300
 _TRY_SSH = "`{ssh}` must work first."
 
 
+class Dropped(ssh.SSHException):
+    """The host ended the connection before its first line of SSH."""
+
+
 class Translation(Struct, frozen=True):
     """slurmgen's error for a foreign one; its texts are formatted with alias, host, port, user and ssh."""
 
@@ -37,6 +41,7 @@ _NO_ROUTE = Translation(
 )
 _SILENT = Translation(errors.ConnectionFailed, "{alias} did not reply in time", _NO_ROUTE.hint)
 _BROKE = Translation(errors.ConnectionBroke, "the connection to {alias} broke", f"Try again; {_TRY_SSH}")
+_DROPPED = Translation(errors.LoginDropped, _BROKE.fact, _BROKE.hint)
 _NO_COMMON = Translation(
     errors.ConnectionFailed,
     "{alias} has no algorithm that is allowed here",
@@ -76,6 +81,7 @@ ERRORS: dict[type[Exception], Translation] = {
     ssh.IncompatiblePeer: _NO_COMMON,
     ssh.MessageOrderError: _BROKE,
     NeedRekeyException: _BROKE,
+    Dropped: _DROPPED,
     ssh.SSHException: _BROKE,
     EOFError: _BROKE,
     ConnectionResetError: _BROKE,

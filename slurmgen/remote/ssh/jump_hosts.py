@@ -12,7 +12,7 @@ from slurmgen.errors import AuthenticationFailed, ConfigError, ConnectionFailed,
 from slurmgen.remote.ssh import algorithms, host_keys
 from slurmgen.remote.ssh.authenticate import log_in
 from slurmgen.remote.ssh.destination import Destination
-from slurmgen.remote.ssh.errors import ERRORS, translated
+from slurmgen.remote.ssh.errors import ERRORS, Dropped, translated
 from slurmgen.remote.ssh.keepalive import Keepalive, MonitoredSocket
 from slurmgen.remote.ssh.prompt import Prompt
 
@@ -186,9 +186,12 @@ def _exchange_keys(connection: paramiko.Transport, sock: MonitoredSocket, to: De
     options.key_types = keys.algorithms(options.key_types)
     try:
         connection.start_client(timeout=CONNECT_TIMEOUT)
-    except paramiko.SSHException:
+    except (paramiko.SSHException, EOFError, ConnectionError) as error:
         if sock.is_over_limit:
             raise paramiko.SSHException(f"it sent {HANDSHAKE_LIMIT:,} bytes that are not SSH") from None
+        is_silent = isinstance(error.__context__, TimeoutError)
+        if not (connection.remote_version or is_silent or to.proxy_command):  # that has other reasons too
+            raise Dropped(str(error)) from error
         raise
     if not connection.initial_kex_done:
         raise TimeoutError(f"no keys were exchanged within {CONNECT_TIMEOUT:g} seconds")

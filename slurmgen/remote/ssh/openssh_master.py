@@ -40,6 +40,7 @@ _POLL = 0.002, 0.1
 
 _SUMMARY = re.compile(r"Transferred: |Bytes per second: |Authenticated to ")
 "What ssh prints at the beginning and the end of any connection."
+_CLOSED = re.compile("Connection (?:closed|reset) by")
 
 
 class Failure(Struct, frozen=True):
@@ -206,14 +207,23 @@ class Master:
                 self._prompt.show(visible(text))
 
 
+def _is_dropped(to: Destination, lines: list[str]) -> bool:
+    """Whether a host ended the connection at once. A ProxyCommand may fail for other reasons."""
+    closed = all("exchange_identification: " in line or _CLOSED.search(line) for line in lines)
+    return closed and "exchange_identification: " in "".join(lines) and not to.proxy_command
+
+
 def failure(to: Destination, output: str, *, is_unattended: bool) -> errors.SlurmgenError:
     """The error for the messages of an ssh that failed."""
     names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
     # With jump hosts, the last line of ssh reports only that a connection was closed.
     lines = [line for line in output.splitlines() if line.strip() and "UNKNOWN port" not in line]
     known = next(error for error in ERRORS if re.search(error.pattern, "\n".join(lines)))
+    kind = known.kind
+    if kind is errors.ConnectionBroke and _is_dropped(to, lines):
+        kind = errors.LoginDropped
     why = f": {lines[-1]}" if lines else ""
     hint = known.hint.format(**names)
-    if is_unattended and known.kind is errors.AuthenticationFailed:
+    if is_unattended and kind is errors.AuthenticationFailed:
         hint += " It may accept a password or code, but there is no terminal here to prompt for one."
-    return known.kind(known.fact.format(**names) + why, hint)
+    return kind(known.fact.format(**names) + why, hint)

@@ -11,7 +11,6 @@ from msgspec import DecodeError, Meta, Struct, ValidationError, json
 
 from slurmgen.jobs.bad_nodes import NODE_NAME, in_one_line
 from slurmgen.jobs.failure import Why
-from slurmgen.jobs.remote_scripts import MARK, after_mark
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches
 from slurmgen.text import counted, listed
 
@@ -26,13 +25,11 @@ MAX_NODES = 64
 MAX_FINDINGS = 64
 "Of one node; there are fewer checks."
 CHECK_NAME = "[a-z][a-z-]{0,31}"
-# What a remote profile prints comes before the mark. A NUL ends each report, so the reports themselves must
-# not contain one; a lone dot ends those of a folder.
+# A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
-mark=$1 size=$2 most=$3 bad='"healthy": *false'
-shift 3
-printf '\000%s\000' "$mark"
+size=$1 most=$2 bad='"healthy": *false'
+shift 2
 for folder do
   left=$most
   for file in "$folder"/.preflight-*.json; do
@@ -103,10 +100,10 @@ def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
 
 
 def _read(transport: Transport, folders: Sequence[str]) -> list[Found]:
-    argv = ["sh", "-c", _READ, "preflight", MARK, str(MAX_REPORT), str(MAX_REPORTS), *folders]
+    argv = ["sh", "-c", _READ, "preflight", str(MAX_REPORT), str(MAX_REPORTS), *folders]
     reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
     found = [Found()]
-    for text in after_mark(reply.stdout).split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
+    for text in reply.stdout.split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
         if text == b".":
             found.append(Found())
         else:

@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.job import Job
-from slurmgen.jobs.remote_scripts import MARK, after_mark
 from slurmgen.jobs.sweep_table import Table, table_of
 from slurmgen.remote.transport import Transport
 from slurmgen.sweep import TASK_FOLDER, Parameters
@@ -24,10 +23,9 @@ MOST_BYTES = 8192
 _MOST_TEXT = 200
 _MOST_VALUES = 200
 _TIMEOUT = 300.0
-# A NUL ends each name and each content, before which is a `=`: no content looks like the mark.
+# A NUL ends each name and each content, before which is a `=`.
 _READ = f"""
 export LC_ALL=C
-printf '\\000%s\\000' '{MARK}'
 most=$1
 shift
 while [ $# -gt 0 ]; do
@@ -70,7 +68,7 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
     """
     words = [word for job in arrays if job.record for word in (job.record.folder, job.record.id)]
     argv = ["sh", "-c", _READ, "results", str(MOST_BYTES), *words]
-    texts = after_mark(transport.run(argv, timeout=_TIMEOUT).stdout).split(b"\0")
+    texts = transport.run(argv, timeout=_TIMEOUT).stdout.split(b"\0")
     if len(texts) % 2 == 0:
         raise CommandFailed(f"{transport.where} did not list the results", "Try again.")
     found = {name: text[1:] for name, text in zip(texts[::2], texts[1::2], strict=False)}

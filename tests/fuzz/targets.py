@@ -146,7 +146,7 @@ def read_archive(given: Archive) -> None:
         (outside / "in").mkdir(0o700)
         before = _tree(outside)
         try:
-            remote: Transport = Remote(b"\0slurmgen answers\0" + given.content)  # type: ignore[assignment]
+            remote: Transport = Remote(given.content)  # type: ignore[assignment]
             fetch(remote, "folder", outside / "in" / "results", max_size=1 << 20)
         finally:
             assert _tree(outside) == before, "something outside of the folder of results changed"

@@ -12,7 +12,6 @@ import pytest
 from slurmgen.errors import RequestError, TransferFailed
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.results import byte_stream, staging
-from slurmgen.jobs.results.byte_stream import MARK
 from slurmgen.jobs.results.fetch import Fetched, fetch
 from tests.conftest import Run
 from tests.support.archives import (
@@ -363,11 +362,11 @@ def test_a_malformed_archive_is_a_failure_of_the_remote_host(fetch_12: Fetch, tm
     ("begin", "endless"),
     [
         (b"", b"noise" * 1000),
-        (MARK + END, bytes(5000)),
-        (MARK, header(512, tarfile.GNUTYPE_LONGNAME) + b"x" * 512),
-        (MARK, header(1 << 20, tarfile.XHDTYPE) + _record(b"comment=" + b"x" * 1048556 + b"\n")),
-        (MARK, header(1 << 20, tarfile.XGLTYPE) + bytes(1 << 20)),
-        (MARK, header(0, name="n" * 99)),
+        (END, bytes(5000)),
+        (b"", header(512, tarfile.GNUTYPE_LONGNAME) + b"x" * 512),
+        (b"", header(1 << 20, tarfile.XHDTYPE) + _record(b"comment=" + b"x" * 1048556 + b"\n")),
+        (b"", header(1 << 20, tarfile.XGLTYPE) + bytes(1 << 20)),
+        (b"", header(0, name="n" * 99)),
     ],
 )
 def test_an_endless_stream_is_refused(
@@ -393,7 +392,7 @@ def test_a_stream_without_progress_times_out(
             yield part
 
     with pytest.raises(TransferFailed, match="bytes of it came in"):
-        fetch(Sender(MARK, endless=drip()), "/f", tmp_path / "to")  # type: ignore[arg-type]
+        fetch(Sender(endless=drip()), "/f", tmp_path / "to")  # type: ignore[arg-type]
 
 
 def test_more_than_the_largest_size_is_refused_and_changes_nothing(fetch_12: Fetch, tmp_path: Path) -> None:
@@ -451,11 +450,11 @@ def test_many_refusals_are_counted(fetch_12: Fetch) -> None:
 def test_a_stream_that_is_cut_changes_nothing(tmp_path: Path, left: int) -> None:
     whole = archive(("a", {}), ("b", {}), data=b"x" * 1000)
     with pytest.raises(TransferFailed):
-        fetch(Sender(MARK, whole[:left], fails=True), "/f", tmp_path / "to")  # type: ignore[arg-type]
+        fetch(Sender(whole[:left], fails=True), "/f", tmp_path / "to")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_command_that_fails_after_a_whole_archive_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(TransferFailed, match="tar failed"):
-        fetch(Sender(MARK, archive(("a", {})), fails=True), "/f", tmp_path / "to")  # type: ignore[arg-type]
+        fetch(Sender(archive(("a", {})), fails=True), "/f", tmp_path / "to")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.results.byte_stream import MARK
 from slurmgen.jobs.results.fetch import Fetched, fetch
 
 Fields = dict[str, Any]
@@ -37,7 +36,7 @@ class Sender:
 
 def fetched(data: bytes, to: Path, **options: Any) -> Fetched:
     """The result of `fetch` for an archive."""
-    return fetch(Sender(MARK, data), "/f", to, **options)  # type: ignore[arg-type]
+    return fetch(Sender(data), "/f", to, **options)  # type: ignore[arg-type]
 
 
 def archive(*members: tuple[str, Fields], data: bytes = b"evil", form: int = tarfile.GNU_FORMAT) -> bytes:

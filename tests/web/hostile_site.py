@@ -109,8 +109,7 @@ class Site(Closing):
         return b"\n".join(rows) + b"\n"
 
     def _listing(self) -> bytes:
-        rows = b"".join(b"%d 1700000000 ./%s\0" % (len(name), name.encode()) for name in FILES)
-        return f"\0{BEGIN}\0".encode() + rows
+        return b"".join(b"%d 1700000000 ./%s\0" % (len(name), name.encode()) for name in FILES)
 
     def _part(self) -> bytes:
         """Of a log, after its size."""

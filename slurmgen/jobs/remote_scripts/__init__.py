@@ -33,7 +33,7 @@ _READ = (
     f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
 MARK = "slurmgen answers"
-"The first text of a reply; a NUL is before and after it."
+"The first text of a reply; a NUL is before and after it. What a script runs may print something first."
 _MAX_TEXTS = 500_000
 "In one reply."
 _COMMENT_LINES = re.compile(r"^ *#.*\n", re.MULTILINE)
@@ -69,8 +69,8 @@ def run(
         TimedOut, ConnectionFailed: as for Transport.run.
     """
     completed = transport.run(start(transport.shell), input=_with_program(name, args, data), timeout=timeout)
-    texts = after_mark(completed.stdout)
-    if not texts.endswith(b"\0") or texts.count(b"\0") > _MAX_TEXTS:
+    _, mark, texts = completed.stdout.rpartition(f"\0{MARK}\0".encode())
+    if not mark or not texts.endswith(b"\0") or texts.count(b"\0") > _MAX_TEXTS:
         lines = completed.err.strip().splitlines()[-1:] or ["without a message"]
         raise CommandFailed(
             f"slurmgen's program on {transport.where} ended with exit status {completed.returncode}: "
@@ -78,12 +78,6 @@ def run(
             "Does a login shell on that host print an error?",
         )
     return [text.decode(errors="surrogateescape") for text in texts[:-1].split(b"\0")]
-
-
-def after_mark(stdout: bytes) -> bytes:
-    """The texts of a reply; none without a mark, before which a profile may print anything."""
-    _, mark, texts = stdout.rpartition(f"\0{MARK}\0".encode())
-    return texts if mark else b""
 
 
 def start(shell: tuple[str, str]) -> list[str]:

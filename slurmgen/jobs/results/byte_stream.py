@@ -1,12 +1,10 @@
-"""What a remote command writes, read in exact amounts from the mark on that precedes its output."""
+"""What a remote command writes, read in exact amounts."""
 
 import time
 from collections.abc import Iterator
 
-MARK = b"\0slurmgen answers\0"
-"Precedes the output: the profile of a login shell may print something first."
-MAX_NOISE = 1 << 20
-"Bytes that may precede the mark, or follow the end of an archive."
+MAX_REST = 1 << 20
+"Bytes that may follow the end of an archive."
 SILENCE = 120.0
 "Seconds without progress after which the remote host counts as hung."
 PROGRESS = 512
@@ -18,17 +16,12 @@ class BadArchive(Exception):
 
 
 class ByteStream:
-    """The output of a remote command behind the mark. What has been read is not kept.
-
-    Raises:
-        BadArchive: there is no mark.
-    """
+    """The output of a remote command. What has been read is not kept."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts
         self._since, self._arrived = time.monotonic(), 0
         self._part, self._at = b"", 0
-        self._skip_noise()
 
     def read(self, size: int) -> bytes:
         """Exactly `size` bytes.
@@ -61,18 +54,8 @@ class ByteStream:
         rest = len(self._part) - self._at
         while self._next():
             rest += len(self._part)
-            if rest > MAX_NOISE:
+            if rest > MAX_REST:
                 raise BadArchive("much follows its end")
-
-    def _skip_noise(self) -> None:
-        seen = bytearray()
-        found = -1
-        while found < 0:
-            if len(seen) > MAX_NOISE or not self._next():
-                raise BadArchive("it does not begin as one")
-            seen += self._part
-            found = seen.find(MARK, max(0, len(seen) - len(self._part) - len(MARK)))
-        self._part, self._at = bytes(seen), found + len(MARK)
 
     def _next(self) -> bytes:
         """The next part that is not empty; nothing at the end."""

@@ -23,13 +23,12 @@ MAX_SIZE = 100 << 30
 
 # The project's own files have a ctime before the intent to submit: cp set it, and a job cannot set it back.
 # Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
-# writing is fetched as it is, which tar's exit status 1 reports.
+# writing is fetched as it is, which tar's exit status 1 reports. An exported function `cd` may print.
 FOUND = (
     '[ -d "$1" ] || { echo "its folder is gone, so it was pruned or moved" >&2; exit 2; }; '
-    'cd "$1" || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
+    'cd "$1" >/dev/null || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
     'while [ -L "$records/intent.$((n + 1))" ]; do n=$((n + 1)); done; '
     '[ -L "$records/intent.$n" ] || { echo "it has no record of a submission" >&2; exit 2; }; '
-    'printf "\\000slurmgen answers\\000"; '
     '{ find . "$@" -cnewer "$records/intent.$n" -printf "%p %i %T@\\0"; '
     'cat "$records/shared" "$records/shared" 2>/dev/null; } | LC_ALL=C sort -z | LC_ALL=C uniq -zu '
     '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//"'

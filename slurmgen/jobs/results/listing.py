@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from slurmgen.errors import CommandFailed
 from slurmgen.jobs.job import Job
-from slurmgen.jobs.remote_scripts import after_mark
 from slurmgen.jobs.results.fetch import FOUND, find_tests
 from slurmgen.jobs.results.local_folder import of_task, record_of
 from slurmgen.jobs.results.names import refusal
@@ -53,7 +52,7 @@ def list_results(transport: Transport, job: Job) -> Listing:
     completed = transport.run(argv, timeout=_TIMEOUT)
     if completed.returncode:
         raise failed(argv, transport.where, completed.returncode, completed.stderr)
-    rows = after_mark(completed.stdout).split(b"\0")
+    rows = completed.stdout.split(b"\0")
     if rows.pop():
         raise CommandFailed(f"{transport.where} did not list the files of job {job.id}", "Try again.")
     found = sorted(_files(rows), key=lambda file: file.name)

@@ -11,11 +11,11 @@ from slurmgen.remote.transport import Transport
 _DIGITS = 18
 # A job may replace a file by a link to anywhere, so the file that is opened must be in the folder.
 _READ = (
-    'cd "$1" && here=$(pwd -P) && real=$(readlink -f -- "./$2") || exit; '
+    'cd "$1" >/dev/null && here=$(pwd -P) && real=$(readlink -f -- "./$2") || exit; '
     'case $real in "$here"/*) ;; *) echo "it leads out of the folder of the job" >&2; exit 2 ;; esac; '
     '[ -f "$real" ] || { echo "it is not a file" >&2; exit 2; }; '
     'size=$(stat -c %s -- "$real") && '
-    f'printf "\\000slurmgen answers\\000%0{_DIGITS}d" "$size" && exec head -c "$size" <"$real"'
+    f'printf "%0{_DIGITS}d" "$size" && exec head -c "$size" <"$real"'
 )
 
 

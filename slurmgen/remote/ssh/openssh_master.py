@@ -83,7 +83,9 @@ ERRORS = (
     ),
     Failure(
         # The last message: a wrong password may precede it. sshd says goodbye to who tries too many keys.
-        r"(?:Connection (?:closed|reset) by|Broken pipe|message authentication code incorrect).*\Z",
+        # If a jump host refuses the login, ssh loses its proxy before the key exchange.
+        r"(?s)\A(?!.*Permission denied \(.*\nkex_exchange_identification).*"
+        r"(?:Connection (?:closed|reset) by|Broken pipe|message authentication code incorrect)[^\n]*\Z",
         errors.ConnectionBroke,
         "the connection to {alias} broke during the login",
         f"Try again; {_TRY}",

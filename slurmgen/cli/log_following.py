@@ -34,7 +34,7 @@ def follow_to_end(
     err: bool = False,
     fails: bool = False,
 ) -> None:
-    """Follow the log until the job ends, and print its state; exits with 0 if it COMPLETED, else 1.
+    """Follow the log until the job ends, and print its state; exits as `exit_code_of`.
 
     Args:
         transport: the connection to the job's site.
@@ -59,7 +59,12 @@ def follow_to_end(
         state = print_end(transport, records, route, job, states)
     if not part.stderr:
         offer_stderr(records, job)
-    click.get_current_context().exit(1 if fails or state != "COMPLETED" else 0)
+    click.get_current_context().exit(1 if fails else exit_code_of(state))
+
+
+def exit_code_of(state: str) -> int:
+    """0 for a job that COMPLETED, 3 for one whose end is not known, else 1."""
+    return 0 if state == "COMPLETED" else 3 if state in ("GONE", "UNKNOWN") else 1
 
 
 def _follow(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.log_following import INTERRUPTED, print_end, records_of
+from slurmgen.cli.log_following import INTERRUPTED, exit_code_of, print_end, records_of
 from slurmgen.cli.log_output import LogOutput, writer
 from slurmgen.cli.log_part import Part
 from slurmgen.cli.route_options import connect
@@ -139,10 +139,10 @@ def _resume_command(route: "Route", logs: Sequence[Log], part: Part) -> str:
 
 
 def _end(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
-    """Print how a job ended, and keep it in the ledger; returns 0 if it COMPLETED, else 1."""
+    """Print how a job ended, and keep it in the ledger; returns its exit code."""
     with _writes:
         state = print_end(transport, records_of(job.route, job.id), job.route, job.id, states)
-    return int(state != "COMPLETED")
+    return exit_code_of(state)
 
 
 def _say(text: str) -> None:

@@ -43,7 +43,8 @@ begin_with_base() {
 }
 
 report_missing() { # report_missing HASH: that snapshot was removed, or there is no space for a copy
-  [ ! -d "snapshots/$1" ] || failed "$message"
+  [ ! -d "snapshots/$1" ] || [ -z "$message" ] || failed "$message"
+  [ ! -d "snapshots/$1" ] || reply late 'another process made the same snapshot meanwhile' # slurmgen sends again
   offer
 }
 

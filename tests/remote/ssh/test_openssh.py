@@ -378,7 +378,7 @@ def test_the_config_forwards_and_runs_nothing_of_its_own(server: Server, tmp_pat
 def test_a_message_of_ssh_becomes_an_error(said: str, kind: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
     error = failure(destination("far", str(tmp_path / "config")), said, is_unattended=False)
-    assert type(error) is kind
+    assert isinstance(error, kind)
     assert error.hint
     assert "{" not in str(error)
 

@@ -18,6 +18,8 @@ from slurmgen.slurm.replies import GONE
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 "Seconds between two queries; many users share a controller."
+FIRST_QUERIES = 12
+"Queries without any reply, in about six minutes, after which waiting is given up."
 
 
 class Watch:
@@ -27,7 +29,7 @@ class Watch:
         self.waiting = list(jobs)
         self._route, self._connect = route, connect
         self._transport: Transport | None = None
-        self._has_replied = False
+        self._has_replied, self._failures = False, 0
         self._queries: dict[Job, int] = {}
         "How often in a row Slurm did not list a job."
         self._problems: dict[Job, str] = {}
@@ -51,7 +53,9 @@ class Watch:
         except (AuthenticationFailed, HostKeyError):
             raise
         except SlurmgenError as error:
-            if not self._has_replied and not isinstance(error, Busy | TimedOut | ConnectionBroke):
+            may_pass = isinstance(error, Busy | TimedOut | ConnectionBroke)
+            self._failures += 1
+            if not self._has_replied and not (may_pass and self._failures < FIRST_QUERIES):
                 return self._recall(error)
             if not isinstance(error, RemoteError):
                 raise

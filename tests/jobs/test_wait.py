@@ -111,6 +111,8 @@ def test_a_query_that_slurm_is_too_busy_for_is_repeated_also_the_first(error: Re
     story = Story(error, error, "RUNNING", "COMPLETED")
     assert story.wait() == ["COMPLETED"]
     assert story.warnings == [f"{error.fact}; still waiting"] * 2
+    with pytest.raises(type(error)):
+        Story(error).wait()
 
 
 def test_a_failed_authentication_is_not_repeated() -> None:

@@ -94,7 +94,8 @@ def _located(error: SlurmgenError, visit: Visit) -> SlurmgenError:
     try:
         seen = check_host_keys(visit.to)
     except (ConnectionFailed, HostKeyError) as cause:
-        return cause if type(cause) is type(error) else error
+        are_both = isinstance(cause, ConnectionFailed) and isinstance(error, ConnectionFailed)
+        return cause if are_both else error
     if not seen or visit.to in seen:
         return error
     return type(error)(f"{error.fact}; login with keys works up to {seen[-1].alias}", error.hint)

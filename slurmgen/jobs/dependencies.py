@@ -1,6 +1,7 @@
 """The jobs that a submission waits for: find them in the ledger, and check whether they may still be met."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS, After, is_met, option
 from slurmgen.slurm.replies import GONE
 
+_PAUSES = (2.0, 4.0, 8.0)
+"Seconds in which accounting may still receive a job."
 _READ = 100
 "Records of one name that are read: the last of them, since earlier ones cannot be meant."
 
@@ -189,13 +192,28 @@ def needed(transport: Transport, dependencies: Sequence[Dependency]) -> tuple[De
     """
     if not dependencies:
         return ()
-    reports = {report.job: report for report in query_site(transport, [one.job for one in dependencies])}
-    for report in reports.values():
-        if report.state == UNKNOWN and report.states:  # its id may be another job's by now
-            raise CommandFailed(
-                f"the state of job {report.job.id} is not known: {report.error}", "Try again."
-            )
+    reports = {report.job: report for report in _known(transport, [one.job for one in dependencies])}
     return tuple(one for one in dependencies if not _is_over(one, reports[one.job]))
+
+
+def _known(
+    transport: Transport, jobs: Sequence[Job], sleep: Callable[[float], None] = time.sleep
+) -> list[Report]:
+    """The reports of jobs, once accounting has all of those that ended.
+
+    Raises:
+        CommandFailed: the state of one is still not known, and its id may be another job's by now.
+    """
+    for pause in (*_PAUSES, None):
+        reports = query_site(transport, jobs)
+        unknown = [report for report in reports if report.state == UNKNOWN and report.states]
+        if not unknown or pause is None:
+            break
+        sleep(pause)
+    if unknown:
+        first = unknown[0]
+        raise CommandFailed(f"the state of job {first.job.id} is not known: {first.error}", "Try again.")
+    return reports
 
 
 def _is_over(dependency: Dependency, report: Report) -> bool:

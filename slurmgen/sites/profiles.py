@@ -176,7 +176,8 @@ _TEXTS = (
 def _quoted(layer: Layer, folders: Sequence[Path]) -> Layer:
     """A profile, in which the sentences are quoted if it is the project's: they are no advice of slurmgen."""
     path, data = layer
-    if path.parent in search_path() or path.parent not in folders:
+    is_bundled = path.parent == bundled("site_profiles")
+    if is_bundled or path.parent not in folders or path.parent in search_path():
         return layer
     for keys in _TEXTS:
         data = _changed(data, keys, f"{path.parent.name}/{path.name} says: ")

@@ -148,7 +148,7 @@ def _is_before(time: str, submitted: str) -> bool:
     """Whether a time of the site is before one in UTC, in any time zone and with any usual clock."""
     try:
         return datetime.fromisoformat(time) < datetime.fromisoformat(submitted).replace(tzinfo=None) - _ZONES
-    except (ValueError, TypeError):  # it is no time, or has an offset
+    except (ValueError, TypeError):  # it is not a time, or has an offset
         return False
 
 

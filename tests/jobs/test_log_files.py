@@ -3,23 +3,18 @@
 import json
 import os
 import re
-import sqlite3
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from slurmgen.jobs.failure import LOG_END, why
-from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.log_files import ends
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
-from tests.jobs.test_ledger import GROUPS, INDEXES
 from tests.support.twins import Testbed, eventually
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -185,18 +180,3 @@ def test_logs_of_running_jobs_in_the_project_are_not_sent(
         jobs.append(reply.stdout.strip())
     finally:
         testbed.run("scancel", *jobs)
-
-
-def test_a_ledger_without_the_files_of_stderr_is_read(tmp_path: Path) -> None:
-    """As version 4 of the tables had it."""
-    ledger = Ledger(tmp_path / "state" / "ledger.sqlite")
-    record = Record(id="12", site="a", via="twin", name="n", folder="/f", output="%j", submitted="now")
-    ledger.add(record)
-    with closing(sqlite3.connect(ledger.path)) as database:
-        later = ("requeue", "requeued", "retries", "stderr", *GROUPS)
-        steps = INDEXES + "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
-        database.executescript(f"{steps} PRAGMA user_version = 4;")
-    assert ledger.all() == (record,)
-    other = structs.replace(record, id="13", stderr="%j.err")
-    ledger.add(other)
-    assert ledger.find("13") == (other,)

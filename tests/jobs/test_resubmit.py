@@ -268,7 +268,7 @@ def test_after_out_of_memory_more_is_proposed_and_never_submitted_unasked(
     for answer, sight in {
         "cancel": "nothing was submitted",
         "y": "+#SBATCH --time=00:10:00",
-        "n": "runs",
+        "n": "the script is the same",
     }.items():
         with terminal(["resubmit", job, "--dry-run"], environ, project) as typed:
             typed.sees("y: submit it with --time 00:10:00; n: submit it as it was; cancel: submit nothing")

@@ -14,7 +14,7 @@ from slurmgen.remote.ssh.authenticate import log_in
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import ERRORS, Dropped, translated
 from slurmgen.remote.ssh.keepalive import Keepalive, MonitoredSocket
-from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.ssh.prompt import NotAnswered, Prompt
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
@@ -100,7 +100,7 @@ def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | 
     try:
         return log_in(connection, to, prompt)
     except (AuthenticationFailed, paramiko.AuthenticationException) as error:
-        if connection.is_active() or connection.goodbye:
+        if connection.is_active() or connection.goodbye or isinstance(error, NotAnswered):
             raise
         raise paramiko.SSHException("it broke during the login") from error
 

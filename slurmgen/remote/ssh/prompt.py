@@ -17,6 +17,10 @@ ATTEMPTS = 3
 _TERMINAL = "/dev/tty"
 
 
+class NotAnswered(AuthenticationFailed):
+    """The user answered no prompt."""
+
+
 class Prompt(Protocol):
     """Shows prompts to the user, and reads the answers."""
 
@@ -40,7 +44,7 @@ class Terminal:
         try:
             return getpass(prompt)
         except EOFError:
-            raise AuthenticationFailed(f"there was no answer to `{prompt.strip()}`", "Try again.") from None
+            raise NotAnswered(f"there was no answer to `{prompt.strip()}`", "Try again.") from None
 
     def confirms(self, question: str) -> bool:
         """Whether the user answers yes."""

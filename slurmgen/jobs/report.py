@@ -138,7 +138,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def last_known(self) -> LastKnown | None:
-        """Its earlier state, if it is not known now; of a sweep, that of its arrays that had not ended."""
+        """The earlier state, if the present one is unknown; for a sweep, of the arrays that had not ended."""
         jobs = [self.job, *(Job.of(one, self.job.route) for one in self.further)]
         found = [known for job in jobs if (known := job.last_known)] if self.state == UNKNOWN else []
         state = outcome([JobState(id="", state=known.state) for known in found])

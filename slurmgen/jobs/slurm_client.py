@@ -62,7 +62,7 @@ _SLOW = 5.0
 QUERIES_UNTIL_GONE = 4
 "Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
 BETWEEN_REPLIES = 1.0
-"Seconds between two replies of which the second confirms the first."
+"Seconds before a reply is checked by a second one."
 REPLIES_UNTIL_GONE = 3
 "Replies in a row after which a job that Slurm does not list is not there."
 _REPLIES = 5
@@ -311,7 +311,7 @@ def call_again(
 
 
 def _of_jobs(jobs: Sequence[JobId], states: Sequence[JobState]) -> dict[JobId, tuple[JobState, ...]]:
-    """The records of each id; those of a task by its own id, so that an array is not searched for each."""
+    """The records of each id. A task is looked up by its own id, without a search of its array."""
     of_array: dict[str, list[JobState]] = {}
     of_task: dict[str, list[JobState]] = {}
     for state in states:

@@ -303,7 +303,7 @@ def _of_environment(transport: Transport, job: Job, reason: Why) -> Why:
 
 
 def _with_logged_codes(job: Job, states: Sequence[JobState], log: str) -> tuple[JobState, ...]:
-    """The states; that of the job or task whose log was read has the exit code that it shows."""
+    """The states. The job or task whose log was read gets the exit code that the log shows."""
     read = _failed(job, states)
     return tuple(with_logged_code(state, log) if state is read else state for state in states)
 

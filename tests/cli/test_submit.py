@@ -199,13 +199,13 @@ def test_without_a_script_the_bundled_example_is_sent_and_named(machine: Machine
 
 
 def test_follow_reports_a_pending_job(machine: Machine) -> None:
-    # Pending in the first reply, unknown in later ones.
+    # Pending in the first reply, gone in later ones: how it ended is not known, thus exit code 3.
     machine.answers(
         "squeue",
         "[ ! -e ~/called ] || exit 0; touch ~/called; echo '11|PENDING|Priority|0:00|1:00|N/A||||||train'",
     )
     code, out, err = machine.submit("--follow")
-    assert (code, out) == (1, "11\n")
+    assert (code, out) == (3, "11\n"), err
     assert "job 11 is PENDING (Priority); its log follows when it starts" in err
 
 

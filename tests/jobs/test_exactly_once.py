@@ -212,7 +212,7 @@ class FakeHost:
         self.replies = replies
 
     def run(self, argv: list[str], **_: object) -> Completed:
-        name = argv[4] if argv[4] != "bash" else "submit"
+        name = argv[4] if argv[:2] == ["bash", "-lc"] and argv[4] != "bash" else "submit"
         reply = self.replies.get(name, Completed(1, b"", f"{name}: error: broken".encode()))
         if isinstance(reply, Exception):
             raise reply

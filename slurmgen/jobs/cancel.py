@@ -11,7 +11,7 @@ from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import UNKNOWN, cancel
-from slurmgen.jobs.status import make_report, query_site
+from slurmgen.jobs.status import NOT_YET_LISTED, make_report, query_site
 from slurmgen.jobs.stopped_races import stop_races
 from slurmgen.remote.transport import Transport
 
@@ -109,7 +109,7 @@ def _notify(before: Sequence[Report], active: Sequence[Job], notify: Notify) -> 
 
 def _after(before: Report, after: Report) -> Report:
     """The report after the cancellation. Slurm keeps no record of an array task that never started."""
-    if after.states or after.error or not before.states:
+    if after.states or after.error not in ("", NOT_YET_LISTED) or not before.states:
         return after
     if any(not state.ended and state.state != "PENDING" for state in before.states):
         return after

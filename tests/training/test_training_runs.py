@@ -52,8 +52,10 @@ def test_plain_python_runs_one_rank(digits: dict[str, Run]) -> None:
 
 
 def test_all_launchers_train_the_same(digits: dict[str, Run]) -> None:
-    ends = [digits[script].ends["rank 0/2"] for script in SCRIPTS]
-    assert ends == ends[:1] * 4
+    ends = {script: digits[script].ends["rank 0/2"] for script in SCRIPTS}
+    assert len({ends[script] for script in FRAMEWORKS}) == 1
+    # A shard begins at another weight, and vector kernels round the last weights of a tensor differently.
+    assert float(ends["fsdp"][0]) == pytest.approx(float(ends["ddp"][0]), rel=1e-4)
 
 
 def test_the_loss_does_not_depend_on_the_number_of_ranks(digits: dict[str, Run]) -> None:

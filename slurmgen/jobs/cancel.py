@@ -11,7 +11,7 @@ from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import UNKNOWN, cancel
-from slurmgen.jobs.status import NOT_YET_LISTED, make_report, query_site
+from slurmgen.jobs.status import make_report, query_site
 from slurmgen.jobs.stopped_races import stop_races
 from slurmgen.remote.transport import Transport
 
@@ -44,8 +44,12 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
 
 def _may_run(report: Report) -> bool:
     """Whether there is something to cancel: also a new job that Slurm does not list yet."""
-    is_new = not report.states and report.state == UNKNOWN and report.job.is_new
-    return is_new or any(not state.ended and state.state != UNKNOWN for state in report.states)
+    return _is_unlisted(report) or any(not state.ended and state.state != UNKNOWN for state in report.states)
+
+
+def _is_unlisted(report: Report) -> bool:
+    """Whether it is a new job that Slurm does not list."""
+    return not report.states and report.state == UNKNOWN and report.job.is_new
 
 
 def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Report]:
@@ -109,7 +113,7 @@ def _notify(before: Sequence[Report], active: Sequence[Job], notify: Notify) -> 
 
 def _after(before: Report, after: Report) -> Report:
     """The report after the cancellation. Slurm keeps no record of an array task that never started."""
-    if after.states or after.error not in ("", NOT_YET_LISTED) or not before.states:
+    if after.states or (after.error and not _is_unlisted(after)) or not before.states:
         return after
     if any(not state.ended and state.state != "PENDING" for state in before.states):
         return after

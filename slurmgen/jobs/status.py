@@ -28,7 +28,7 @@ from slurmgen.slurm import commands
 from slurmgen.slurm.replies import ENDED, GONE, JobState
 
 FAILURES = ENDED - {"COMPLETED"}
-NOT_YET_LISTED = "it is new, and no reply of Slurm has it yet; try again in a minute"
+_NOT_YET_LISTED = "it is new, and no reply of Slurm has it yet; try again in a minute"
 
 
 def query(jobs: Sequence[Job], connect: Borrow, *, lenient: bool = False) -> list[Report]:
@@ -171,7 +171,7 @@ def make_report(
     if reason is None and (not states or any(state.state in FAILURES for state in states)):
         reason = job.why
     if not states and job.is_new and not used_again:
-        return Report(job=job, state=UNKNOWN, why=reason, error=NOT_YET_LISTED)
+        return Report(job=job, state=UNKNOWN, why=reason, error=_NOT_YET_LISTED)
     report = Report(
         job=job,
         state=outcome(states),

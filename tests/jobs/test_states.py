@@ -91,6 +91,8 @@ ENDS = {f"exit-{code}": _coded(code) for code in CODES} | {
         SLEEP, None, None, 1, "one of its nodes failed", "NODE_FAIL", "--partition=low --no-requeue"
     ),
 }
+STEPPED = ("step", "rank", "no-")
+"How the names of jobs begin whose exit code is that of a step."
 ARRAY = {0: 0, 1: 1, 137: 137, 255: 255}
 SEVERAL = ("array", "heterogeneous")
 
@@ -307,7 +309,7 @@ def test_an_exit_code_that_only_accounting_has_is_exact_or_both_are_reported(bot
     names = [name for name, end in ENDS.items() if end.exit_code and end.state == "FAILED"]
     ids, path = [jobs.cluster.ids[name] for name in names], _forgetting(jobs.cluster)
     # slurmdbd may receive a job before its steps, whose codes alone are exact.
-    stepped = [jobs.cluster.ids[name] for name in names if name.startswith(("step", "rank", "no-"))]
+    stepped = [jobs.cluster.ids[name] for name in names if name.startswith(STEPPED)]
     words = ("sacct", "-nPj", ",".join(f"{job}.0" for job in stepped), "-o", "state")
     eventually(lambda: len(jobs.cluster.testbed.run(*words, "-s", "F").split()) == len(stepped))
     reply = jobs.cluster.slurmgen("status", *ids, *WAY, "--json", PATH=path, XDG_STATE_HOME="/nonexistent")
@@ -315,11 +317,7 @@ def test_an_exit_code_that_only_accounting_has_is_exact_or_both_are_reported(bot
     old = slurm().version < (23, 2)
     for name, one in found.items():
         code = ENDS[name].exit_code or 0
-        pair = (
-            (code % 128, code % 128 + 128)
-            if old and not name.startswith(("step", "rank", "no-"))
-            else (code, None)
-        )
+        pair = (code % 128, code % 128 + 128) if old and not name.startswith(STEPPED) else (code, None)
         assert (one["exit_code"], one["other_exit_code"]) == pair, name
         assert pair[1] is None or one["why"]["what"].endswith(
             f"exit code {f'{pair[0]} or ' * bool(pair[0])}{pair[1]}"

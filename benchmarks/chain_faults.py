@@ -24,8 +24,8 @@ from pathlib import Path
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RemoteError
-from slurmgen.jobs.exactly_once import TIMEOUTS, Submission, Submitted, Timeouts, submit
 from slurmgen.remote.local import LocalTransport
+from slurmgen.submit.exactly_once import TIMEOUTS, Submission, Submitted, Timeouts, submit
 from slurmgen.sync.files import snapshot
 from slurmgen.sync.manifest import Sent, manifest
 from tests.support.faults import sbatch

@@ -13,9 +13,9 @@ from statistics import median
 
 from msgspec import structs
 
-from slurmgen.jobs.final_states import as_text
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.job import states_text
 
 JOBS, FEW, ROUNDS = 100_000, 20, 15
 COMMANDS = {
@@ -59,7 +59,7 @@ def _filled(state: Path, number: int) -> Path:
     with ledger._writing() as database:
         from msgspec import structs
 
-        from slurmgen.jobs.ledger import INSERT
+        from slurmgen.ledger.ledger import INSERT
 
         database.executemany(INSERT, (structs.asdict(_record(n)) for n in range(1, number)))
     return state
@@ -81,7 +81,7 @@ def _record(number: int) -> Record:
         key=f"20260101-{number:08}",
         fingerprint=f"{number:064}",
         snapshot=f"{number:064}",
-        final=as_text([state]),
+        final=states_text([state]),
         command="slurmgen submit train --site daic",
         directory="/home/me/project",
     )

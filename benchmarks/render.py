@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 from slurmgen import Request, load_site, render, resolve
-from slurmgen.script import _main_template
-from slurmgen.script.values import values_of
+from slurmgen.render import _main_template, values_of
 
 RUNS = 11
 GOAL = 100

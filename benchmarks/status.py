@@ -15,12 +15,12 @@ from typing import Any
 from unittest.mock import patch
 
 from slurmgen import twin
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.status import query
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.transport import Completed, Transport, command_name
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.commands import JobId, squeue
+from slurmgen.status.job import Job
+from slurmgen.status.query import query
 from slurmgen.twin import Twin
 
 JOBS, ROUNDS = 200, 7

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from slurmgen.jobs.ledger import INSERT, Ledger, Record
+from slurmgen.ledger.ledger import INSERT, Ledger, Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Closing, Completed, command_name
 

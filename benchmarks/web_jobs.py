@@ -12,9 +12,8 @@ from unittest.mock import patch
 from msgspec import json
 from starlette.testclient import TestClient
 
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.usage import Usage
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.slurm.replies import JobState, Usage
 from slurmgen.web import Settings, create_app
 from slurmgen.web.access import COOKIE
 

@@ -53,7 +53,7 @@ def _describe(_app: Sphinx, _ctx: click.Context, lines: list[str]) -> None:
 
 
 def _list_options(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
-    from slurmgen.cli.help import OWN, grouped
+    from slurmgen.cli.output import OWN, grouped
 
     lines.clear()
     for title, rows in grouped(ctx.command, ctx).items():
@@ -65,7 +65,7 @@ def _list_options(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
 
 
 def _add_examples(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
-    from slurmgen.cli.help import example_lines
+    from slurmgen.cli.output import example_lines
 
     examples = [f"   {line}" for line in example_lines(getattr(ctx.command, "examples", {}))]
     lines[:] = [".. rubric:: Examples", "", ".. code-block:: shell", "", *examples, ""] if examples else []

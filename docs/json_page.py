@@ -13,8 +13,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from slurmgen.cli import COMMANDS
-from slurmgen.cli.objects.schema import OUTPUTS, WITHOUT, file_name, structs_of
-from slurmgen.field_notes import field_notes
+from slurmgen.cli.schema import OUTPUTS, WITHOUT, file_name, structs_of
+from slurmgen.toml import field_notes
 
 PAGE = Path(__file__).with_name("json.md")
 EXAMPLES = PAGE.with_name("json_examples.json")

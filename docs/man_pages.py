@@ -11,7 +11,7 @@ import click
 from click_man.man import ManPage
 
 from slurmgen.cli import cli
-from slurmgen.cli.help import example_lines, grouped
+from slurmgen.cli.output import example_lines, grouped
 
 
 def main(folder: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from slurmgen.field_notes import field_notes
-from slurmgen.paths import bundled
+from slurmgen.files import bundled
 from slurmgen.sites.model import Site
 from slurmgen.text import toml_value
+from slurmgen.toml import field_notes
 
 PAGE = Path(__file__).with_name("profile-keys.md")
 ANNOTATED = PAGE.parent.parent / "examples" / "new-site" / "site_profiles" / "borealis.toml"

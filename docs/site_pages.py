@@ -10,7 +10,7 @@ from typing import Any
 
 from slurmgen.errors import RequestError
 from slurmgen.plan import resolve
-from slurmgen.request import Request
+from slurmgen.request.model import Request
 from slurmgen.sites.describe import facts_by_mark, sections
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths

@@ -10,7 +10,9 @@
 docs/api.md describes every name. Each is imported on first use, so that the command line starts fast.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,17 +32,18 @@ if TYPE_CHECKING:
         Unresolved,
     )
     from slurmgen.job_spec import JobSpec, load_job
-    from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.report import Report
-    from slurmgen.jobs.results.local_folder import Results
-    from slurmgen.jobs.submission import Observer
-    from slurmgen.jobs.submit import submit
+    from slurmgen.ledger.ledger import Record
     from slurmgen.lint import lint as lint_script
     from slurmgen.plan import Plan, resolve
-    from slurmgen.request import Request
-    from slurmgen.script import render
+    from slurmgen.plan.explain import explain
+    from slurmgen.render import render
+    from slurmgen.request.model import Request
+    from slurmgen.results.fetch import Results
     from slurmgen.sites.model import Site
     from slurmgen.sites.profiles import load_site
+    from slurmgen.status.report import Report
+    from slurmgen.submit.job import submit
+    from slurmgen.submit.submission import Observer
 
     __version__: str
 
@@ -67,6 +70,7 @@ __all__ = [
     "Unresolved",
     "__version__",
     "cancel",
+    "explain",
     "fetch",
     "follow",
     "lint_script",
@@ -82,23 +86,24 @@ __all__ = [
 
 _HOMES = {
     "JobSpec": "job_spec",
-    "Observer": "jobs.submission",
+    "Observer": "submit.submission",
     "Plan": "plan",
-    "Record": "jobs.ledger",
-    "Report": "jobs.report",
-    "Request": "request",
-    "Results": "jobs.results.local_folder",
+    "Record": "ledger.ledger",
+    "Report": "status.report",
+    "Request": "request.model",
+    "Results": "results.fetch",
     "Site": "sites.model",
     "cancel": "api",
+    "explain": "plan.explain",
     "fetch": "api",
     "follow": "api",
     "load_job": "job_spec",
     "load_site": "sites.profiles",
     "logs": "api",
-    "render": "script",
+    "render": "render",
     "resolve": "plan",
     "status": "api",
-    "submit": "jobs.submit",
+    "submit": "submit.job",
     "wait": "api",
 }
 "The module of each name that is not an error."
@@ -116,6 +121,21 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+
+
+class _Package(ModuleType):
+    """`slurmgen.submit` is the function, also after the package of that name was imported.
+
+    The import system sets each submodule as an attribute of its package:
+    https://docs.python.org/3/reference/import.html#submodules
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -12,21 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, overload
 
-from slurmgen.jobs import lookup
-from slurmgen.jobs import wait as waiting
-from slurmgen.jobs.cancel import cancel_all
-from slurmgen.jobs.follow import begun, follow_through
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.log_paths import query_path, recorded_log
-from slurmgen.jobs.logs import Followed, Shown, read
-from slurmgen.jobs.report import Report
-from slurmgen.jobs.results.fetch import MAX_SIZE
-from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
-from slurmgen.jobs.status import end_of, query, save_final_states
-from slurmgen.jobs.sweep_report import combined
+from slurmgen.ledger.ledger import Record
 from slurmgen.remote.route import Route, SshClient, Via, open_route
 from slurmgen.remote.transport import Transport
+from slurmgen.results.fetch import MAX_SIZE, Results, fetch_results, local_folder
+from slurmgen.status import lookup
+from slurmgen.status import wait as waiting
+from slurmgen.status.follow import begun, follow_through
+from slurmgen.status.job import Job, query_path, recorded_log
+from slurmgen.status.logs import Followed, Shown, read
+from slurmgen.status.query import end_of, query, save_final_states
+from slurmgen.status.report import Report
+from slurmgen.status.sweep import combined
+from slurmgen.submit.cancel import cancel_all
 
 AnyJob = str | int | Record
 "An id, a name, `last`, or what `submit` returned. A string is always one name, never a sequence of them."

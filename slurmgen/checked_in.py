@@ -13,14 +13,13 @@ from slurmgen.config.project import FILE_NAME, Project, job_request, own_templat
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.files import read_inside
 from slurmgen.plan import Plan, resolve
-from slurmgen.request import Request
-from slurmgen.request_command import command_line
-from slurmgen.script import render_all
-from slurmgen.signature import as_written, has_mark, signed
+from slurmgen.render import as_written, has_mark, render_all, signed
+from slurmgen.request.model import Request
+from slurmgen.request.text import command_line
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.sync.project_files import missing_files, missing_preflight
-from slurmgen.toml_structs import located, unreadable
+from slurmgen.sync.files import missing_files, missing_preflight
+from slurmgen.toml import located, unreadable
 
 Kind = Literal["outdated", "missing", "edited", "no-job"]
 

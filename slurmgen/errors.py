@@ -1,29 +1,87 @@
-"""The errors that slurmgen raises, with the exit codes of the command line.
+"""Errors, their exit codes, and the hints and names in their messages."""
 
-    SlurmgenError                 2 unless noted
-    ├── RequestError              the request is invalid, on this site or on any
-    │   ├── LimitExceeded         the site allows no job of that size
-    │   └── UnknownJob            slurmgen.toml has no such job
-    ├── ConfigError               a profile, slurmgen.toml or personal.toml is wrong
-    ├── TwinError                 the twin could not be started or found (3)
-    └── RemoteError               the remote host failed (3)
-        ├── ConnectionFailed      there is no connection, or it broke
-        ├── HostKeyError          the host key is unknown or has changed
-        ├── AuthenticationFailed  the host refused the login
-        ├── CommandFailed         a remote command failed
-        ├── TransferFailed        a file could not be sent or fetched
-        ├── Unresolved            it is not known whether there is a job
-        └── Interrupted           ^C before it was known whether there is a job (130)
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Self
 
-A message is the fact with its value, then what to do next. It names fields of the request by `option()`,
-which the command line shows as options, and a page as the labels of its form.
-"""
+MOST = 8
+"Offers of a hint."
 
-from collections.abc import Iterable
-from typing import Self
 
-from slurmgen.field_names import fields_in, worded
-from slurmgen.hints import Hint, Offer, leave_it_out, offered
+class Offer(NamedTuple):
+    """A change of a request.
+
+    A field that holds several values gets this one too. A variable that becomes a secret leaves `env`.
+    """
+
+    field: str
+    value: str
+    "As a user types it; empty to clear the field."
+
+
+class Hint(str):
+    """The text of a hint, with its offers. A text that is made of it has none, unless it is joined by +."""
+
+    offers: tuple[Offer, ...]
+
+    def __new__(cls, text: str, offers: tuple[Offer, ...] = ()) -> "Hint":
+        """Keep at most `MOST` of the offers."""
+        made = super().__new__(cls, text)
+        made.offers = tuple(dict.fromkeys(offers))[:MOST]
+        return made
+
+    def __add__(self, text: str) -> "Hint":
+        return Hint(str(self) + str(text), (*self.offers, *Hint.offers_of(text)))
+
+    @staticmethod
+    def offers_of(text: str) -> tuple[Offer, ...]:
+        """The offers of a text, if it is a hint with some."""
+        return text.offers if isinstance(text, Hint) else ()
+
+
+def offered(field: str, *values: object) -> tuple[Offer, ...]:
+    """An offer of each value for a field."""
+    return tuple([Offer(field, str(value)) for value in values])
+
+
+def cleared(*fields: str) -> tuple[Offer, ...]:
+    """An offer to clear each field."""
+    return tuple([Offer(field, "") for field in fields])
+
+
+def ask_for(field: str, *values: object, bound: str = "") -> Hint:
+    """The hint to ask for one of some values.
+
+    >>> from slurmgen.errors import worded
+    >>> worded(ask_for("gpus", 4, 8)), worded(ask_for("time", "1-0", bound="at most"))
+    ('Ask for --gpus 4 or 8.', 'Ask for at most --time 1-0.')
+    """
+    return phrased(f"Ask for {bound} ".replace("  ", " "), field, *values)
+
+
+def phrased(before: str, field: str, *values: object, after: str = ".") -> Hint:
+    """A hint of a sentence that names some values for a field.
+
+    >>> from slurmgen.errors import worded
+    >>> worded(phrased("Use ", "framework", "ddp", "srun", after=" instead."))
+    'Use --framework ddp or srun instead.'
+    """
+    return Hint(f"{before}{option(field, ' or '.join(map(str, values)))}{after}", offered(field, *values))
+
+
+def leave_out(*fields: str) -> Hint:
+    """The hint to leave out one of some fields.
+
+    >>> from slurmgen.errors import worded
+    >>> worded(leave_out("mem")), worded(leave_out("partition", "gpu_type"))
+    ('Leave --mem out.', 'Leave out --partition or --gpu-type.')
+    """
+    names = " or ".join(map(option, fields))
+    return Hint(f"Leave out {names}." if len(fields) > 1 else f"Leave {names} out.", cleared(*fields))
+
+
+def leave_it_out(*fields: str, text: str = "Leave it out.") -> Hint:
+    """The hint to leave out what the fact names."""
+    return Hint(text, cleared(*fields))
 
 
 class SlurmgenError(Exception):
@@ -180,3 +238,56 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 _FEW = 8
+
+
+FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives")
+"Fields that slurmgen.toml and Python may set, but no option."
+
+
+_IRREGULAR = {
+    "modules": "--module",
+    "binds": "--bind",
+    "module": "--python-module",
+    "secrets": "--secret",
+    "launcher_args": "--launcher-arg",
+    **{field: field for field in FILE_ONLY},
+}
+
+
+_MARK = "\x1f"
+"The unit separator: no request has control characters."
+
+
+def flag(field: str) -> str:
+    """The command-line option of a field.
+
+    >>> flag("cpus_per_gpu"), flag("modules"), flag("before")
+    ('--cpus-per-gpu', '--module', 'before')
+    """
+    return _IRREGULAR.get(field) or f"--{field.replace('_', '-')}"
+
+
+def option(field: str, value: object = "") -> str:
+    """A field with a value, for a message.
+
+    >>> worded(option("time", "4:00:00"))
+    '--time 4:00:00'
+    """
+    return f"{_MARK}{field}{_MARK} {value}".rstrip(" ")
+
+
+def parts(message: str) -> Iterator[tuple[str, str]]:
+    """The text before each name of a field, with the field; the last text has none."""
+    texts = message.split(_MARK)
+    fields = [*texts[1::2], ""] if len(texts) % 2 else texts[1::2]
+    return zip(texts[::2], fields, strict=True)
+
+
+def fields_in(message: str) -> tuple[str, ...]:
+    """The fields that a message names."""
+    return tuple([field for _, field in parts(message) if field])
+
+
+def worded(message: str, name: Callable[[str], str] = flag) -> str:
+    """A message with the names of its fields; by default, those of their options."""
+    return "".join(f"{text}{name(field) if field else ''}" for text, field in parts(message))

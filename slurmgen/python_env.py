@@ -7,8 +7,7 @@ environment.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from slurmgen.errors import RequestError, did_you_mean
-from slurmgen.field_names import option
+from slurmgen.errors import RequestError, did_you_mean, option
 from slurmgen.slurm.shell import in_one_word, is_full_path, word
 
 

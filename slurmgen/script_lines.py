@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from slurmgen.plan import Plan
-from slurmgen.plan.reasons import Reason, derived
-from slurmgen.script.values import wrapped
+from slurmgen.plan.explain import explain
+from slurmgen.plan.model import Reason, derived
+from slurmgen.render import wrapped
 from slurmgen.sites.model import Source
 
 
@@ -16,7 +17,7 @@ class Line(Struct, frozen=True):
 
     text: str
     key: str | None = None
-    "The key of its reason in `Plan.why`, if any."
+    "The key of its reason in `explain`, if any."
     reason: Reason | None = None
     sources: dict[str, Source] = {}
     "The sources that the reason cites as `[NAME]`."
@@ -49,7 +50,7 @@ def script_lines(plan: Plan, text: str) -> tuple[Line, ...]:
         plan: the plan of the job.
         text: the script that was rendered from it.
     """
-    why = plan.why | {"sweep": _SWEEP}
+    why = explain(plan) | {"sweep": _SWEEP}
     lines = text.removesuffix("\n").split("\n")
     keys = _keys(plan, lines)
     return tuple([_line(plan, line, key, why.get(key or "")) for line, key in zip(lines, keys, strict=True)])

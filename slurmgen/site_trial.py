@@ -14,15 +14,14 @@ from msgspec.structs import replace
 from slurmgen.errors import LimitExceeded, RequestError, TwinError
 from slurmgen.lint import lint_text
 from slurmgen.plan import resolve
-from slurmgen.request import NONE, Request
-from slurmgen.script import render
+from slurmgen.render import render
+from slurmgen.request.model import NONE, Request
 from slurmgen.sites.model import Site
-from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
+from slurmgen.sites.nodes import SIX_SHAPES, SIZES, shape_request
 from slurmgen.text import counted
 from slurmgen.twin import Twin
 from slurmgen.twin import lifecycle as twins
-from slurmgen.twin.commands import slurm
-from slurmgen.twin.store import load
+from slurmgen.twin.store import load, slurm
 
 Result = Literal["passed", "refused", "failed"]
 HELLO = "import os\nprint('rank', os.environ['SLURM_PROCID'])\n"

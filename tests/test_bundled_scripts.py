@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.bundled_scripts import BUNDLED_SCRIPTS, REPLACED, is_bundled
+from slurmgen.files import BUNDLED_SCRIPTS, REPLACED, bundled, is_bundled
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.paths import bundled
 from tests.conftest import Run
 
 

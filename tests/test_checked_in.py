@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurmgen.checked_in import MESSAGES, compare, expected, found
 from slurmgen.config.project import Job, Project
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.request import Request
+from slurmgen.request.model import Request
 from tests.config.test_project import PERSONAL
 from tests.conftest import REPOSITORY, Run
 

@@ -20,13 +20,13 @@ from slurmgen.config.project import Job, Project
 from slurmgen.config.user import Personal
 from slurmgen.containers import ENGINES
 from slurmgen.doctor import CHECKS
-from slurmgen.field_names import flag
-from slurmgen.jobs.failure import why
+from slurmgen.errors import flag
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.script.values import values_of
+from slurmgen.render import values_of
 from slurmgen.sites.model import Site
-from slurmgen.slurm import pending_reasons
+from slurmgen.slurm import pending
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.failure import why
 from tests.conftest import REPOSITORY, Run
 
 DOCS = REPOSITORY / "docs"
@@ -217,7 +217,7 @@ def test_slurmgen_recognizes_the_message_in_a_log(message: str) -> None:
 def test_the_reason_codes_of_slurm_on_the_page_are_explained() -> None:
     codes = re.findall(r"`([A-Z]\w+)`", TROUBLESHOOTING.partition("\n## A job that waits\n")[2])
     assert len(codes) > 8
-    assert [code for code in codes if not pending_reasons.words(code)] == []
+    assert [code for code in codes if not pending.reason_words(code)] == []
 
 
 WEB = DOCS / "web"

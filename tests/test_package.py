@@ -53,7 +53,7 @@ def test_wheel_contains_all_templates_profiles_schemas_and_training_files(wheel:
 
 
 def test_wheel_contains_the_remote_scripts(wheel: Path) -> None:
-    tracked = run("git", "ls-files", "slurmgen/jobs/remote_scripts/*.sh").split()
+    tracked = run("git", "ls-files", "slurmgen/remote_scripts/*.sh").split()
     assert len(tracked) >= 2
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
 

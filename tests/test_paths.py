@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import ConfigError
-from slurmgen.paths import (
+from slurmgen.files import (
     cache_folder,
     config_folder,
     controlled_by_others,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.slurm import durations, sizes
+from slurmgen.slurm import units
 from slurmgen.slurm.shell import expandable, word
 
 SITES = {name: load_site(name) for name in ("generic", "daic", "olivia")}
@@ -166,15 +166,15 @@ def test_two_dollars_are_one_literal_dollar(text: str) -> None:
 
 @given(st.integers(1, 10**7))
 def test_the_canonical_form_keeps_a_time_limit(total: int) -> None:
-    assert durations.seconds(durations.canonical(total)) == total
+    assert units.seconds(units.canonical_time(total)) == total
 
 
 @given(st.integers(1, 10**7))
 def test_the_canonical_form_keeps_a_size(mebibytes: int) -> None:
-    assert sizes.megabytes(sizes.canonical(mebibytes)) == mebibytes
+    assert units.megabytes(units.canonical_size(mebibytes)) == mebibytes
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3:4", "1-", "-1", "1.5", "٣"])
 def test_an_invalid_slurm_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        durations.seconds(text)
+        units.seconds(text)

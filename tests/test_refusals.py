@@ -6,12 +6,9 @@ import pytest
 
 from slurmgen import Request, load_site, resolve
 from slurmgen.config.user import Personal
-from slurmgen.errors import RequestError, SlurmgenError, did_you_mean
-from slurmgen.field_names import flag, option, worded
-from slurmgen.hints import MOST, Offer
-from slurmgen.request_text import FIELDS
-from slurmgen.web.generator.answer import answer_of
-from slurmgen.web.generator.form import LABELS
+from slurmgen.errors import MOST, Offer, RequestError, SlurmgenError, did_you_mean, flag, option, worded
+from slurmgen.request.text import FIELDS
+from slurmgen.web.generator import LABELS, answer_of
 from tests.support.form_requests import LISTS, form_requests
 
 

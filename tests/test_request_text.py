@@ -3,9 +3,8 @@
 import pytest
 
 from slurmgen.errors import RequestError
-from slurmgen.request import Request
-from slurmgen.request_text import request_of
-from slurmgen.sweep import Sweep
+from slurmgen.request.model import Request, Sweep
+from slurmgen.request.text import request_of
 
 
 def test_texts_become_a_request() -> None:

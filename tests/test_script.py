@@ -11,13 +11,12 @@ import pytest
 from msgspec import structs
 
 from slurmgen import Request, lint, load_site, render, resolve
-from slurmgen.bundled_scripts import BUNDLED_SCRIPTS
 from slurmgen.errors import ConfigError
+from slurmgen.files import BUNDLED_SCRIPTS, bundled
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.paths import bundled
-from slurmgen.request import Then
+from slurmgen.plan.explain import explain
+from slurmgen.request.model import Sweep, Then
 from slurmgen.sites.model import Env, Launch, Modules, Rendezvous
-from slurmgen.sweep import Sweep
 from tests.conftest import Run
 from tests.support.golden import golden_requests
 from tests.test_paths import OTHER_USER, as_root
@@ -323,7 +322,7 @@ def test_a_variable_of_env_task_differs_between_tasks(tmp_path: Path) -> None:
     }
     subprocess.run(["bash", "-c", text], cwd=tmp_path, env=variables, check=True)
     assert (tmp_path / "seen").read_text().splitlines() == ["0 it's 3", "1 it's 4", "2 it's 5"]
-    assert plan.reasons["task_env.ROCR_VISIBLE_DEVICES"] == "set in each task: One GPU for each task."
+    assert explain(plan)["task_env.ROCR_VISIBLE_DEVICES"].text == "set in each task: One GPU for each task."
 
 
 def test_a_variable_of_the_request_overrides_one_of_env_task() -> None:
@@ -366,7 +365,7 @@ def test_every_step_gets_what_the_script_exports() -> None:
     then = (Then(script="b.py", framework="lightning"),)
     plan = resolve(Request(preflight=True, stage=("/data/a",), then=then), load_site("generic"))
     steps = re.findall(r"\bsrun (-.*(?:\\\n.*)?)", render(plan))
-    assert "--export=ALL: tasks get the environment of this script" in plan.reasons["launch"]
+    assert "--export=ALL: tasks get the environment of this script" in explain(plan)["launch"].text
     assert len(steps) == 5, steps  # the check, the copying, its removal, and two steps
     assert [step.count("--export=") for step in steps] == [1] * 5
 
@@ -376,7 +375,7 @@ def test_the_export_of_a_profile_replaces_the_whole_environment(words: tuple[str
     site = structs.replace(load_site("generic"), launch=Launch(srun=words))
     plan = resolve(Request(preflight=True), site)
     assert "--export=ALL" not in render(plan)
-    assert "--export=ALL" not in plan.reasons["launch"]
+    assert "--export=ALL" not in explain(plan)["launch"].text
     assert render(plan).count(" ".join(words)) == 2
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from slurmgen import Request, load_site, render, resolve
+from slurmgen.plan.explain import explain
+from slurmgen.request.model import Sweep
 from slurmgen.script_lines import Line, script_lines
-from slurmgen.sweep import Sweep
 
 OLIVIA = load_site("olivia")
 
@@ -54,7 +55,7 @@ def test_the_reason_is_that_of_the_plan() -> None:
     plan = resolve(Request(gpus=8, account="nn1234k"), OLIVIA)
     for line in script_lines(plan, render(plan)):
         if line.key is not None:
-            assert line.reason == plan.why[line.key]
+            assert line.reason == explain(plan)[line.key]
 
 
 def test_the_table_of_a_sweep_has_a_reason() -> None:

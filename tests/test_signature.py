@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from slurmgen.signature import as_written, has_mark, signed
+from slurmgen.render import as_written, has_mark, signed
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 

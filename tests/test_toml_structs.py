@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from slurmgen.config.project import Project, load_project
 from slurmgen.errors import ConfigError
 from slurmgen.sites.model import Site
-from slurmgen.toml_lines import line_of
-from slurmgen.toml_structs import convert, read_toml
+from slurmgen.toml import convert, line_of, read_toml
 
 PLAIN = [
     "{key} = 1",

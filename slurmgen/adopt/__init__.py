@@ -18,18 +18,18 @@ from typing import Any
 
 from msgspec import structs
 
-from slurmgen.adopt.adopted import Adopted, Line
 from slurmgen.adopt.body import Body, from_body
 from slurmgen.adopt.facts import Difference, differences, facts, shape_of
 from slurmgen.adopt.header import from_header, may_leave_out_nodes
 from slurmgen.adopt.own import from_rendered, site_of
+from slurmgen.adopt.program import Adopted, Line
 from slurmgen.adopt.secrets import without_secrets
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script, read
 from slurmgen.plan import resolve
-from slurmgen.request import NONE, Request, merge
-from slurmgen.request_command import command_line
-from slurmgen.script import render
+from slurmgen.render import render
+from slurmgen.request.model import NONE, Request, merge
+from slurmgen.request.text import command_line
 from slurmgen.sites.model import Site
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

@@ -4,17 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from slurmgen.adopt.adopted import Line
 from slurmgen.adopt.facts import shape_of
-from slurmgen.adopt.program import Fields, Started, from_launch
-from slurmgen.adopt.values import plain_lines, value_of
+from slurmgen.adopt.program import Fields, Line, Started, from_launch, plain_lines, value_of
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Launch, Script, Source
-from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.launch import Options
 from slurmgen.lint.reader.launchers import UTILITIES, program_name
 from slurmgen.lint.reader.parse import parse
-from slurmgen.lint.reader.source import UNKNOWN
+from slurmgen.lint.reader.source import UNKNOWN, Budget, TooLarge
 from slurmgen.plan.variables import RENDEZVOUS
 from slurmgen.python_env import setup_lines
 from slurmgen.slurm.shell import PER_TASK, unprintable, variables_in

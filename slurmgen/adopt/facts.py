@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from slurmgen.lint.reader import Script, Shape
 from slurmgen.lint.reader.header import Header
-from slurmgen.slurm import durations, sizes
+from slurmgen.slurm import units
 
 Fact = str | int | None
 Facts = dict[str, Fact]
@@ -147,7 +147,7 @@ def memory(script: Script) -> int | str | None:
     of_node = (shape.ntasks_per_node or 0) * (1 if cpus is None else cpus if isinstance(cpus, int) else 0)
     count = {"mem": 1, "mem-per-gpu": shape.gpus_per_node, "mem-per-cpu": of_node}[name]
     try:
-        return sizes.megabytes(text) * count if count else f"{name}={text}"
+        return units.megabytes(text) * count if count else f"{name}={text}"
     except ValueError:
         return f"{name}={text}"
 
@@ -155,6 +155,6 @@ def memory(script: Script) -> int | str | None:
 def seconds(text: str | None) -> int | str | None:
     """Seconds of a time limit; the text if it is none."""
     try:
-        return durations.seconds(text) if text else None
+        return units.seconds(text) if text else None
     except ValueError:
         return text

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from slurmgen.adopt.adopted import Line
 from slurmgen.adopt.facts import cpus_per_task, is_gpu, memory, seconds, shape_of
+from slurmgen.adopt.program import Line
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
-from slurmgen.slurm import durations, sbatch_options, sizes
+from slurmgen.slurm import sbatch_options, units
 
 _FIELDS = {"account": "account", "partition": "partition", "qos": "qos", "job-name": "name"}
 _SIZES = frozenset(
@@ -91,8 +91,8 @@ def _sizes(script: Script) -> dict[str, Any]:
         "gpus": (shape.gpus or shape.gpus_per_node) if shape.has_gpus else 0,
         "gpu_type": shape.gpu_type,
         "cpus": cpus if isinstance(cpus, int) and cpus else None,
-        "mem": sizes.canonical(mem) if isinstance(mem, int) and mem else "0" if mem == 0 else None,
-        "time": durations.canonical(limit) if isinstance(limit, int) and limit else None,
+        "mem": units.canonical_size(mem) if isinstance(mem, int) and mem else "0" if mem == 0 else None,
+        "time": units.canonical_time(limit) if isinstance(limit, int) and limit else None,
     }
     return {key: value for key, value in found.items() if value is not None}
 

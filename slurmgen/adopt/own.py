@@ -8,12 +8,11 @@ from typing import Any, get_type_hints
 
 from msgspec import convert, structs
 
-from slurmgen.adopt.values import value_of
-from slurmgen.errors import SlurmgenError
-from slurmgen.field_names import FILE_ONLY, flag
+from slurmgen.adopt.program import value_of
+from slurmgen.errors import FILE_ONLY, SlurmgenError, flag
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.request import NONE, Request, Then
-from slurmgen.signature import unsigned
+from slurmgen.render import unsigned
+from slurmgen.request.model import NONE, Request, Then
 
 Render = Callable[[Request], str]
 _MADE_BY = re.compile(r"^# Made by: slurmgen render (.*)$", re.MULTILINE)

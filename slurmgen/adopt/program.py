@@ -1,16 +1,20 @@
-"""The framework and the program of a request, from a launch of a batch script."""
+"""The program of a script: its launcher, ranks and options, as a job of slurmgen.toml."""
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from slurmgen.adopt.facts import shape_of
-from slurmgen.adopt.values import value_of, word_values
+from msgspec import Struct
+
+from slurmgen.adopt.facts import Difference, shape_of
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.reader.budget import Budget
+from slurmgen.lint.reader.launch import read_options
 from slurmgen.lint.reader.launchers import WRAPPERS, program_name
-from slurmgen.lint.reader.options import read_options
+from slurmgen.lint.reader.source import UNKNOWN, Budget
 from slurmgen.lint.reader.words import Word
-from slurmgen.plan.program import MODULE_NAME
+from slurmgen.plan.step import MODULE_NAME
+from slurmgen.request.model import Request
+from slurmgen.slurm.shell import PER_TASK, unprintable, variables_in
 
 Fields = dict[str, Any]
 
@@ -26,11 +30,17 @@ class Started(NamedTuple):
 
 
 _STEPS = ("srun", "mpirun")
+
+
 _KEYWORDS = ("exec", "command", "builtin", "time")
 "Words of the shell in front of a command, which no other program can start."
+
+
 _MEETING = frozenset(
     "node-rank master-addr master-port rdzv-backend rdzv-endpoint rdzv-id local-addr".split()
 )
+
+
 _SIZE_OF_STEP = frozenset(
     """
     nodes ntasks ntasks-per-node tasks-per-node cpus-per-task gpus gpus-per-node gres kill-on-bad-exit
@@ -231,3 +241,142 @@ def _ranks_changes(script: Script, launch: Launch) -> Iterator[str]:
     each = launch.options.number("nproc-per-node")
     if each is not None and gpus and each != gpus:
         yield f"--nproc-per-node={each}; slurmgen starts one rank per GPU, {gpus} on each node"
+
+
+class Line(Struct, frozen=True):
+    """A line of the script that is not in the request as it is."""
+
+    line: int
+    "Counted from 1."
+    text: str
+    why: str
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """A batch script as a request."""
+
+    name: str
+    "The name of the job in slurmgen.toml."
+    request: Request
+    replaced: tuple[Line, ...] = ()
+    "Lines that slurmgen replaces by its own."
+    lost: tuple[Line, ...] = ()
+    "Lines that a request does not express."
+    secrets: tuple[Line, ...] = ()
+    "Values that are left out, because they look like secrets."
+    source: str = ""
+    "The script without these values."
+    notes: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    "What the header of the rendered script requests differently."
+    error: str = ""
+    "Why the site cannot run the request; empty if it can."
+    rendered: str = ""
+    "The script that slurmgen makes; empty after an error."
+
+
+_NAME = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})"
+
+
+_PARTS = re.compile(
+    rf"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\(?P<escaped>.)|(?P<name>{_NAME})"""
+    r"""|(?P<plain>[^'"\\$`*?\[\]{}();&|<>\s])""",
+    re.DOTALL,
+)
+
+
+_INSIDE = re.compile(rf"(?P<name>{_NAME})|\\(?P<escaped>[$`\"\\])|(?P<plain>[^$`])", re.DOTALL)
+
+
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$\(\([^)]*\)\)|\$\{[^}]*\}|\$[*@?#]""", re.DOTALL)
+"Parts of a word in which no name of a file is matched."
+
+
+_NAMES_OF_FILES = re.compile(r"[^=]*?(?:[*?]|\[[^\]]+\])")
+
+
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+
+
+_ONE_WORD = re.compile(r"\$\{?(SLURM_\w+|HOME|USER|PWD|TMPDIR|SCRATCH|WORK|MASTER_ADDR|MASTER_PORT)\}?")
+"Variables that are one word without quotes."
+
+
+def value_of(raw: str, single: Iterable[str] = ()) -> str | None:
+    """The value for which slurmgen writes a word of the same meaning; None if there is none.
+
+    Args:
+        raw: the word as the script has it.
+        single: variables of the script that are one word without quotes.
+    """
+    text, at = "", 0
+    while at < len(raw):
+        match = _PARTS.match(raw, at)
+        if not match:
+            return None
+        part = _part(match, frozenset(single))
+        if part is None or (raw[at] == "~" and (at or raw[1:2] not in ("", "/"))):
+            return None
+        text, at = text + part, match.end()
+    if raw.startswith(("'~", '"~')) or unprintable(text) is not None:
+        return None
+    return text
+
+
+def _part(match: re.Match[str], single: frozenset[str]) -> str | None:
+    if match["single"] is not None:
+        return match["single"].replace("$", "$$")
+    if match["double"] is not None:
+        return _inside(match["double"])
+    if match["escaped"] is not None:
+        return match["escaped"].replace("$", "$$")
+    if match["name"] is not None:
+        is_one = _ONE_WORD.fullmatch(match["name"]) or match["name"].strip("${}") in single
+        return match["name"] if is_one else None
+    return match["plain"]
+
+
+def _inside(text: str) -> str | None:
+    """The value of a text in double quotes."""
+    found, at = "", 0
+    while at < len(text):
+        match = _INSIDE.match(text, at)
+        if not match:
+            return None
+        found += match["name"] or (match["escaped"] or match["plain"]).replace("$", "$$")
+        at = match.end()
+    return found
+
+
+def word_values(words: Iterable[Word], single: Iterable[str] = ()) -> tuple[str, ...] | None:
+    """The values of the words of a command; None if one has no value that means the same."""
+    found: list[str] = []
+    for word in words:
+        raw = word.raw
+        if found[-1:] == ["-c"]:  # a line that continues on the next one
+            raw = raw.replace("\\\n", " ")
+        text = value_of(raw, single)
+        of_user = raw.startswith("~")  # the home folder of another one, which only the shell knows
+        if text is None and UNKNOWN not in word.text and not (word.loose or of_user or _expands(word)):
+            text = word.text.replace("$", "$$")  # the script determines it
+        if text is None or unprintable(text) or PER_TASK & set(variables_in(text)):
+            return None
+        found.append(text)
+    return tuple(found)
+
+
+def _expands(word: Word) -> bool:
+    """Whether the shell makes names of files or several words of a word; hardly after `NAME=`.
+
+    It also replaces the escapes of `$'TEXT'`.
+    """
+    bare = _QUOTED.sub("", word.raw)
+    text = word.text if "$" in bare else bare
+    return bool("$'" in word.raw or _NAMES_OF_FILES.match(text) or _BRACES.search(bare))
+
+
+def plain_lines(text: str) -> Iterator[str]:
+    """The lines of a piece of the script, without tabs at their beginning, which TOML and terminals hide."""
+    for line in text.splitlines():
+        rest = line.lstrip("\t ")
+        yield line[: len(line) - len(rest)].expandtabs(4) + rest.rstrip()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from slurmgen.adopt.adopted import Line
+from slurmgen.adopt.program import Line
 from slurmgen.secret_names import has_secret_name, in_clear, is_placeholder, keys_in
 
 LEFT_OUT = "REDACTED"

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from slurmgen.cli.help import Group
+from slurmgen.cli.output import Group
 from slurmgen.errors import SlurmgenError, did_you_mean
 from slurmgen.text import visible
 

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import asdict
 
-from slurmgen.cli.color import color_option, style_of, styled_diff
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.paths import shown, write_in_project
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import shown, site_option, write_in_project
+from slurmgen.cli.output import Command, color_option, print_json, say, style_of, styled_diff
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project
 from slurmgen.errors import RequestError
 from slurmgen.sites.profiles import load_site
@@ -20,7 +17,7 @@ from slurmgen.text import counted, visible
 
 if TYPE_CHECKING:
     from slurmgen.adopt import Adopted, Line
-    from slurmgen.cli.objects.scripts import AdoptedJob
+    from slurmgen.cli.objects import AdoptedJob
     from slurmgen.sites.model import Site
 
 
@@ -68,7 +65,7 @@ def command(
     if not dry_run:
         write_in_project(folder, folder / FILE_NAME, text.encode())
     if as_json:
-        from slurmgen.cli.objects.scripts import AdoptedJobs
+        from slurmgen.cli.objects import AdoptedJobs
 
         jobs = [_object(path, one, tables[path], written=not dry_run) for path, one in found.items()]
         print_json(AdoptedJobs(jobs=jobs))
@@ -88,7 +85,7 @@ def _adopted(path: Path, site: "Site", project: Project, name: str | None) -> "A
 
 def _text(path: Path) -> str:
     from slurmgen.files import OutsideFolder, is_inside, read_text
-    from slurmgen.toml_structs import unreadable
+    from slurmgen.toml import unreadable
 
     try:
         if path.is_symlink() and not is_inside(path, path.parent):
@@ -99,7 +96,7 @@ def _text(path: Path) -> str:
 
 
 def _tables(found: "dict[Path, Adopted]") -> dict[Path, str]:
-    from slurmgen.config.job_table import table_of
+    from slurmgen.config.project import table_of
 
     names = [one.name for one in found.values()]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -121,7 +118,7 @@ def _with_jobs(
     folder: Path, found: "dict[Path, Adopted]", tables: dict[Path, str], site: str | None, force: bool
 ) -> str:
     """The slurmgen.toml with the jobs; a new one names the site, if the command does."""
-    from slurmgen.config.job_table import with_job
+    from slurmgen.config.project import with_job
     from slurmgen.files import read_text
     from slurmgen.text import toml_value
 
@@ -166,7 +163,7 @@ def _diff(path: Path, one: "Adopted") -> str:
 def _object(path: Path, one: "Adopted", table: str, *, written: bool) -> "AdoptedJob":
     from msgspec import to_builtins
 
-    from slurmgen.cli.objects.scripts import AdoptedFact, AdoptedJob, AdoptedLine
+    from slurmgen.cli.objects import AdoptedFact, AdoptedJob, AdoptedLine
 
     return AdoptedJob(
         file=str(path),

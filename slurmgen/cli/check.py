@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
-from slurmgen.cli.color import color_option, style_of, styled_diff
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import warn
-from slurmgen.cli.paths import cache_dir, shown
-from slurmgen.cli.route_options import json_format_option
+from slurmgen.cli.options import cache_dir, json_format_option, shown
+from slurmgen.cli.output import Command, color_option, style_of, styled_diff, warn
 from slurmgen.config.project import FILE_NAME
 from slurmgen.text import annotation, counted, visible, visible_json
 
@@ -84,7 +81,7 @@ def _block(finding: "Finding", style: Style) -> str:
 
 
 def _as_json(findings: "Sequence[Finding]", scripts: int, _style: Style) -> str:
-    from slurmgen.cli.objects.scripts import Checked, Mismatch
+    from slurmgen.cli.objects import Checked, Mismatch
 
     objects = [
         Mismatch(path=shown(finding.path), kind=finding.kind, message=finding.message, diff=_diff(finding))

@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.color import color_option, style_of, terminal_width
-from slurmgen.cli.job_command import JobCommand
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.options import request_options
-from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect, json_option, route_of, route_options
-from slurmgen.cli.sending_options import project_size_option, send_option
+from slurmgen.cli.options import (
+    JobCommand,
+    cache_dir,
+    connect,
+    json_option,
+    project_size_option,
+    request_options,
+    route_of,
+    route_options,
+    send_option,
+)
+from slurmgen.cli.output import color_option, print_json, style_of, terminal_width
 from slurmgen.cli.submit_output import amount_of
-from slurmgen.job_options import JobOptions
-from slurmgen.job_spec import JobSpec, load_spec
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.jobs import Diagnosis
+    from slurmgen.cli.job_objects import Diagnosis
     from slurmgen.doctor import Step
-    from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
+    from slurmgen.submit.prepare import Prepared
 
 COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
 _WIDTH, _NAME_WIDTH = 11, 15
@@ -65,8 +69,7 @@ def command(
 
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
-    from slurmgen.jobs.prepare import prepare
-    from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR, Upload
+    from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR, Upload, prepare
 
     job = load_spec(options, Path.cwd())
     route = route_of(job, route_values)
@@ -125,7 +128,7 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _diagnosis(site: str, steps: "list[Step]") -> "Diagnosis":
-    from slurmgen.cli.objects.jobs import Diagnosis, DoctorStep
+    from slurmgen.cli.job_objects import Diagnosis, DoctorStep
 
     objects = [
         DoctorStep(step=step.name, state=step.state, said=step.fact, hint=step.hint or None) for step in steps

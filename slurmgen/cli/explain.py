@@ -5,12 +5,9 @@ from pathlib import Path
 
 import click
 
-from slurmgen.cli.job_command import JobCommand
-from slurmgen.cli.options import request_options
-from slurmgen.cli.route_options import json_option
+from slurmgen.cli.options import JobCommand, json_option, request_options
 from slurmgen.config.project import FILE_NAME
-from slurmgen.job_options import JobOptions
-from slurmgen.job_spec import load_spec
+from slurmgen.job_spec import JobOptions, load_spec
 
 Row = tuple[str, str, str]
 "The name of a value, the value, and its reason."

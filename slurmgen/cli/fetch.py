@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_jobs
-from slurmgen.cli.route_options import connect, find_jobs, jobs_options
-from slurmgen.cli.size_option import max_size_option
+from slurmgen.cli.options import connect, find_jobs, jobs_options, max_size_option
+from slurmgen.cli.output import Command, print_jobs
 from slurmgen.text import counted, visible
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.jobs import FetchedFiles
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.results.local_folder import Results
+    from slurmgen.cli.job_objects import FetchedFiles
     from slurmgen.remote.transport import Transport
+    from slurmgen.results.fetch import Results
+    from slurmgen.status.job import Job
 
 _LISTED = 20
 "Files of one kind that are listed on the terminal; --json lists all."
@@ -63,8 +61,8 @@ def command(
     sent with the next job. Local files are overwritten only with --overwrite. Exits with 1 if a file was not
     fetched, because it exists with other content or could do harm on this machine.
     """
-    from slurmgen.jobs.job import for_each
-    from slurmgen.jobs.results.local_folder import fetch_results, local_folder
+    from slurmgen.results.fetch import fetch_results, local_folder
+    from slurmgen.status.job import for_each
 
     jobs = find_jobs(job_ids, site, **options)
     folders = {job: local_folder(job, to, shared=len(jobs) > 1) for job in jobs}
@@ -81,7 +79,7 @@ def command(
 
 
 def _as_json(job: "Job", results: "Results") -> "FetchedFiles":
-    from slurmgen.cli.objects.jobs import FetchedFiles
+    from slurmgen.cli.job_objects import FetchedFiles
 
     values = structs.asdict(results)
     return FetchedFiles(id=job.id.number, site=job.route.site, to=str(values.pop("folder")), **values)

@@ -4,19 +4,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from slurmgen.cli.completion import complete_submissions
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json, print_report, say, warn
-from slurmgen.cli.route_options import connect, json_option, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import complete_submissions, connect, json_option, route_options, site_option
+from slurmgen.cli.output import Command, print_json, print_report, say, warn
 from slurmgen.errors import SlurmgenError
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.jobs import Forgotten
-    from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.report import Report
+    from slurmgen.cli.job_objects import Forgotten
+    from slurmgen.ledger.ledger import Record
     from slurmgen.remote.route import Route
+    from slurmgen.status.report import Report
 
 _FORCE_HINT = "Nothing was changed. --force removes the entry from your records, although a job may exist."
 
@@ -48,8 +45,8 @@ def command(
     job is recorded. Otherwise the key is closed on the remote host, so that no job can follow, and the entry
     is removed. Exits with 3 if neither is certain; then nothing is changed.
     """
-    from slurmgen.jobs.ledger import Ledger
-    from slurmgen.jobs.lookup import find_submission, recorded_route
+    from slurmgen.ledger.ledger import Ledger
+    from slurmgen.status.lookup import find_submission, recorded_route
 
     entry = find_submission(submission, site)
     route = recorded_route(entry, options)
@@ -73,8 +70,8 @@ def command(
 
 
 def _settle(entry: "Record", route: "Route") -> "Record | None":
-    from slurmgen.jobs.forget import settle
-    from slurmgen.jobs.ledger import Ledger
+    from slurmgen.ledger.ledger import Ledger
+    from slurmgen.submit.forget import settle
 
     with connect(route) as transport:
         return settle(transport, entry, Ledger())
@@ -91,8 +88,8 @@ def _forgotten(
     settled: "Record | None" = None,
     cancelled: "Report | None" = None,
 ) -> "Forgotten":
-    from slurmgen.cli.objects.jobs import Forgotten
-    from slurmgen.jobs.report import to_json
+    from slurmgen.cli.job_objects import Forgotten
+    from slurmgen.status.report import to_json
 
     return Forgotten(
         key=entry.key,
@@ -105,9 +102,9 @@ def _forgotten(
 
 
 def _cancel(settled: "Record", route: "Route") -> "Report":
-    from slurmgen.jobs.cancel import cancel_jobs
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.status import save_final_states
+    from slurmgen.status.job import Job
+    from slurmgen.status.query import save_final_states
+    from slurmgen.submit.cancel import cancel_jobs
 
     with connect(route) as transport:
         reports = cancel_jobs(transport, [Job.of(settled, route)], say)

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import click
 
-from slurmgen.bundled_scripts import FOLDER as TRAINING
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.objects.scripts import Started
-from slurmgen.cli.paths import shown, write_new
-from slurmgen.cli.route_options import json_option
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.objects import Started
+from slurmgen.cli.options import json_option, shown, site_option, write_new
+from slurmgen.cli.output import Command, print_json
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME
 from slurmgen.errors import RequestError
+from slurmgen.files import FOLDER as TRAINING
 from slurmgen.sites.model import Site
 from slurmgen.text import visible
 
@@ -93,7 +90,7 @@ def _slurm_config() -> str:
 
 
 def _copy_training(folder: Path) -> None:
-    from slurmgen.paths import bundled
+    from slurmgen.files import bundled
 
     shutil.copytree(bundled(TRAINING), folder, ignore=shutil.ignore_patterns("__pycache__"))
     click.echo(visible(f"copied the training examples to {shown(folder)}/"), err=True)

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.color import color_option, style_of, styled_diff, terminal_width
-from slurmgen.cli.completion import complete_rules
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.paths import write as write_file
-from slurmgen.cli.route_options import json_format_option
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import complete_rules, json_format_option, site_option
+from slurmgen.cli.options import write as write_file
+from slurmgen.cli.output import Command, color_option, print_json, style_of, styled_diff, terminal_width
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurmgen.cli.objects.scripts import LintRule
+    from slurmgen.cli.objects import LintRule
     from slurmgen.lint.engine import Fixed
     from slurmgen.lint.finding import Rule
     from slurmgen.lint.reports import Linted
@@ -218,7 +214,7 @@ def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., s
 
 def _print_changes(changed: "list[tuple[Linted, Fixed]]") -> int:
     """Print the patch of each file as JSON."""
-    from slurmgen.cli.objects.scripts import LintChange
+    from slurmgen.cli.objects import LintChange
     from slurmgen.lint.patch import patch
 
     changes = [
@@ -235,7 +231,7 @@ def _path(name: str) -> Path | None:
 
 def _explain(code: str, as_json: bool) -> int:
     from slurmgen.lint import chosen
-    from slurmgen.lint.docs import explain
+    from slurmgen.lint.rule_pages import explain
     from slurmgen.lint.rules import all_rules
 
     codes = [known for known in chosen([code], notes=True) if known.startswith(code.upper())]
@@ -249,8 +245,8 @@ def _explain(code: str, as_json: bool) -> int:
 
 
 def _as_object(rule: "Rule") -> "LintRule":
-    from slurmgen.cli.objects.scripts import LintRule
-    from slurmgen.lint.docs import explain
+    from slurmgen.cli.objects import LintRule
+    from slurmgen.lint.rule_pages import explain
 
     return LintRule(
         code=rule.code, name=rule.name, severity=rule.severity, summary=rule.summary, doc=explain(rule)

@@ -1,21 +1,37 @@
 """`slurmgen logs`: the log of a job, once or until the job ends."""
 
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_jobs
-from slurmgen.cli.log_following import follow_to_end
-from slurmgen.cli.log_output import LogOutput, writer
-from slurmgen.cli.log_part import Part, echo, offer_stderr, pruned
-from slurmgen.cli.route_options import connect, find_jobs, jobs_options
+from slurmgen.cli.log_output import (
+    INTERRUPTED,
+    LogOutput,
+    Part,
+    echo,
+    exit_code_of,
+    follow_to_end,
+    offer_stderr,
+    print_end,
+    pruned,
+    records_of,
+    writer,
+)
+from slurmgen.cli.options import connect, find_jobs, jobs_options
+from slurmgen.cli.output import Command, print_jobs
+from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.jobs import Log
-    from slurmgen.jobs.job import Job
+    from slurmgen.cli.job_objects import Log
+    from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
+    from slurmgen.slurm.replies import JobState
+    from slurmgen.status.job import Job
 
 
 @click.command(
@@ -83,13 +99,12 @@ def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: i
 
 
 def _follow(jobs: "list[Job]", part: Part) -> int:
-    from slurmgen.jobs.follow import begun
-    from slurmgen.jobs.log_files import is_pruned
+    from slurmgen.status.follow import begun
+    from slurmgen.status.logs import is_pruned
 
     if len(jobs) > 1:
         if part.start:
             raise click.UsageError("--start is a byte of one log. Name one job, or use --tail.")
-        from slurmgen.cli.logs_together import follow_together
 
         return follow_together(jobs, part)
 
@@ -107,7 +122,7 @@ def _follow(jobs: "list[Job]", part: Part) -> int:
 
 def _print_logs(jobs: "list[Job]", part: Part) -> int:
     """Print logs; returns 1 if one was pruned."""
-    from slurmgen.jobs.job import for_each
+    from slurmgen.status.job import for_each
 
     def show(transport: "Transport", job: "Job") -> bool:
         path = part.path(transport, job)
@@ -120,7 +135,7 @@ def _print_logs(jobs: "list[Job]", part: Part) -> int:
 
 def _print_metadata(jobs: "list[Job]", part: Part, *, several: bool) -> int:
     """Print where logs are, as JSON; returns 1 if one was pruned."""
-    from slurmgen.jobs.job import for_each
+    from slurmgen.status.job import for_each
 
     logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
     print_jobs([log for log, _ in logs], several=several)
@@ -129,8 +144,7 @@ def _print_metadata(jobs: "list[Job]", part: Part, *, several: bool) -> int:
 
 def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
     """Print a log, or why there is none; returns whether it was pruned."""
-    from slurmgen.jobs.log_files import is_pruned
-    from slurmgen.jobs.logs import read
+    from slurmgen.status.logs import is_pruned, read
 
     is_empty, (show, finish) = True, writer(part.rank, LogOutput())
     for chunk in read(transport, path, *part.bytes(transport, path)):
@@ -150,8 +164,8 @@ def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
 
 def _metadata(transport: "Transport", job: "Job", part: Part) -> "tuple[Log, bool]":
     """Where a log is and how long, and whether it was pruned."""
-    from slurmgen.cli.objects.jobs import Log
-    from slurmgen.jobs.log_files import is_pruned, look
+    from slurmgen.cli.job_objects import Log
+    from slurmgen.status.logs import is_pruned, look
 
     log = look(transport, part.path(transport, job))
     if gone := log.size is None and is_pruned(transport, job):
@@ -167,8 +181,142 @@ def _print_heading(job: "Job", path: str) -> None:
 
 
 def _print_state(transport: "Transport", job: "JobId") -> None:
-    from slurmgen.jobs.report_text import describe
-    from slurmgen.jobs.slurm_client import job_states
+    from slurmgen.status.report_text import describe
+    from slurmgen.status.slurm import job_states
 
     for line in describe(job_states(transport, job), job, transport.where):
         echo(line)
+
+
+LONGEST_LINE = 1 << 16
+"Bytes after which a line that does not end is printed."
+
+
+_writes = threading.Lock()
+
+
+class Prefixed:
+    """Writes the lines of one of several logs, each whole and after a prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
+        self._held = b""
+
+    def __call__(self, part: bytes, /) -> None:
+        """Write the lines that end in this part."""
+        *lines, self._held = (self._held + part).split(b"\n")
+        if len(self._held) > LONGEST_LINE:
+            lines, self._held = [*lines, self._held], b""
+        self._write(lines)
+
+    def finish(self) -> None:
+        """Write the last line, which has no end."""
+        self._write([self._held] if self._held else [])
+        self._held = b""
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        if not lines:
+            return
+        with _writes:
+            write = LogOutput()
+            write(b"".join(self._prefix + line + b"\n" for line in lines))
+            write.finish()
+
+
+class JobLog:
+    """The log of one of the jobs."""
+
+    def __init__(self, job: "Job", prefix: str, start: int, path: str, rank: int | None):
+        from slurmgen.status.logs import Followed, Shown
+
+        show, self.finish = writer(rank, Prefixed(prefix))
+        self.job = job
+        self.followed = Followed(job.id, path, Shown(show, start), has_ended=bool(job.final))
+
+
+def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
+    """Follow the logs of jobs to their ends, and print how they ended; returns 0 if all COMPLETED, else 1.
+
+    Each site has one connection and one thread. Only the logins prompt, one after the other.
+    """
+    from slurmgen.status.follow import begun
+    from slurmgen.status.job import group_by_route
+
+    names = _names(jobs)
+    sites: list[Future[int]] = []
+    for route, group in group_by_route(jobs).items():
+        looks = partial(_logs, group, names, part)
+        transport, logs = begun(partial(connect, route), looks)
+        sites.append(_started(partial(_follow_together, transport, route, logs, part)))
+    try:
+        return max([site.result() for site in sites])
+    except KeyboardInterrupt:
+        _say(f"the jobs are not cancelled; see `slurmgen cancel {' '.join(str(job.id) for job in jobs)}`")
+        return INTERRUPTED
+
+
+def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
+    """How lines name their jobs: by id and the run of a task, and by site if the jobs are at several."""
+    several = len({job.route.site for job in jobs}) > 1
+    ids = {job: str(job.id) if job.run is None else f"{job.id}/{job.run}" for job in jobs}
+    return {job: f"{job.route.site} {id_}" if several else id_ for job, id_ in ids.items()}
+
+
+def _logs(
+    jobs: "Sequence[Job]", names: "Mapping[Job, str]", part: Part, transport: "Transport"
+) -> list[JobLog]:
+    paths = {job: part.path(transport, job) for job in jobs}
+    return [
+        JobLog(job, f"{names[job]}: ", part.bytes(transport, path)[0], path, part.rank)
+        for job, path in paths.items()
+    ]
+
+
+def _started(action: Callable[[], int]) -> "Future[int]":
+    """Run an action in a thread that does not keep the process alive after ^C."""
+    future: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(action())
+        except BaseException as error:  # `result` raises it
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def _follow_together(transport: "Transport", route: "Route", logs: Sequence[JobLog], part: Part) -> int:
+    """Follow the logs of one site; returns 0 if all jobs COMPLETED, else 1."""
+    from slurmgen.status.follow import follow_through
+
+    try:
+        states, transport = follow_through(
+            transport,
+            lambda: connect(route, interactive=False),
+            [log.followed for log in logs],
+            report=_say,
+            resume_command=lambda: _resume_command(route, logs, part),
+        )
+    finally:
+        for log in logs:
+            log.finish()
+    with transport:
+        return max([_end(transport, log.job, states[log.job.id]) for log in logs])
+
+
+def _resume_command(route: "Route", logs: Sequence[JobLog], part: Part) -> str:
+    ids = " ".join(str(log.job.id) for log in logs)
+    return f"slurmgen logs -f {ids} --site {route.site}{part.options} --tail 1"
+
+
+def _end(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
+    """Print how a job ended, and keep it in the ledger; returns its exit code."""
+    with _writes:
+        state = print_end(transport, records_of(job.route, job.id), job.route, job.id, states)
+    return exit_code_of(state)
+
+
+def _say(text: str) -> None:
+    with _writes:
+        click.echo(visible(text), err=True)

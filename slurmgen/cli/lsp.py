@@ -2,8 +2,8 @@
 
 import click
 
-from slurmgen.cli.help import Command
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import site_option
+from slurmgen.cli.output import Command
 from slurmgen.errors import RequestError
 
 _INSTALL = "Install it with: pip install 'slurmgen-torch[lsp]'"
@@ -28,7 +28,7 @@ def command(site: str | None) -> None:
         from slurmgen.lint.language_server import make_server
     except ModuleNotFoundError as error:
         raise RequestError("the package pygls is not installed", _INSTALL) from error
-    from slurmgen.cli.route_options import project_dir
+    from slurmgen.cli.options import project_dir
 
     if site:
         from slurmgen.sites.profiles import load_site

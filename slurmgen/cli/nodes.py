@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import json_option, project_dir, via_option
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import json_option, project_dir, site_option, via_option
+from slurmgen.cli.output import Command, print_json
 from slurmgen.errors import RequestError
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.bad_nodes import BadNode, Place
+    from slurmgen.ledger.bad_nodes import BadNode, Place
 
 HEADINGS = ("SITE", "NODE", "SINCE", "UNTIL", "FINDING")
 _MIN_DAYS, _MAX_DAYS = 0.001, 3650
@@ -58,7 +56,7 @@ def command(
     A node is remembered when the preflight of a job finds it bad, and when `status`, `wait` or
     `submit --follow` then sees the end of that job. `submit` excludes it until its entry expires.
     """
-    from slurmgen.jobs.bad_nodes import BadNodes
+    from slurmgen.ledger.bad_nodes import BadNodes
 
     _check(site, via, added, because, days, bool(cleared or clear_all))
     if cleared and clear_all:
@@ -70,7 +68,7 @@ def command(
         _clear(place, cleared)
     nodes = BadNodes().current(place)
     if as_json:
-        from slurmgen.cli.objects.jobs import BadNodeList
+        from slurmgen.cli.job_objects import BadNodeList
 
         print_json(BadNodeList(nodes=list(nodes)))
     else:
@@ -99,15 +97,15 @@ def _check(
 
 def _place(site: str | None, via: str | None) -> "Place | None":
     """The site or its twin; None for all."""
-    from slurmgen.jobs.bad_nodes import Place
+    from slurmgen.ledger.bad_nodes import Place
     from slurmgen.sites.profiles import load_site
 
     return Place(load_site(site, project_dir()).name, via == "twin") if site else None
 
 
 def _add(place: "Place", names: Sequence[str], because: str, days: float | None) -> None:
-    from slurmgen.jobs.bad_nodes import BadNodes, bad_node, in_one_line, is_node_name
-    from slurmgen.jobs.reported_nodes import days_at
+    from slurmgen.ledger.bad_nodes import BadNodes, bad_node, in_one_line, is_node_name
+    from slurmgen.status.nodes import days_at
 
     for name in names:
         if not is_node_name(name):
@@ -118,7 +116,7 @@ def _add(place: "Place", names: Sequence[str], because: str, days: float | None)
 
 def _clear(place: "Place | None", names: Sequence[str]) -> None:
     """Clear some nodes, or all if no name is given."""
-    from slurmgen.jobs.bad_nodes import BadNodes
+    from slurmgen.ledger.bad_nodes import BadNodes
 
     listed = BadNodes().current(place)
     unknown = [name for name in names if name not in {node.node for node in listed}]
@@ -141,7 +139,7 @@ def _print_table(nodes: "Sequence[BadNode]") -> None:
 
 
 def _cells(node: "BadNode") -> tuple[str, ...]:
-    from slurmgen.jobs.report_text import local_time
+    from slurmgen.status.report_text import local_time
 
     minute = len("2026-01-31 12:00")
     finding = f"{node.finding} ({node.source})"

@@ -6,11 +6,8 @@ from typing import Any
 
 import click
 
-from slurmgen.cli.completion import complete_jobs
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import say
-from slurmgen.cli.route_options import connect, find_one, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import complete_jobs, connect, find_one, route_options, site_option
+from slurmgen.cli.output import Command, say
 from slurmgen.errors import RequestError
 
 POLL = 30.0
@@ -46,9 +43,7 @@ def command(job_id: str, ports: tuple[int, int], site: str | None, node: str | N
     ID is a job id, ID_TASK in an array, a job name, or `last`. The local port is on loopback only; LOCAL is
     PORT by default, and 0 for any free one. Ends on ^C, or with the job.
     """
-    from slurmgen.jobs.live.allocation import node_of, running
-    from slurmgen.jobs.live.forward import LOOPBACK, Forwarding
-    from slurmgen.jobs.live.job_port import find_dial
+    from slurmgen.live.session import LOOPBACK, Forwarding, find_dial, node_of, running
 
     job, (port, local) = find_one(job_id, site, **options), ports
     with connect(job.route) as transport:

@@ -8,22 +8,25 @@ import click
 from click.core import ParameterSource
 from click.exceptions import Exit
 
-from slurmgen.bundled_scripts import PREFLIGHT
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect_in_background, json_option, route_of, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import (
+    cache_dir,
+    connect_in_background,
+    json_option,
+    route_of,
+    route_options,
+    site_option,
+)
+from slurmgen.cli.output import Command, print_json, say
 from slurmgen.errors import RequestError
+from slurmgen.files import PREFLIGHT, bundled
 from slurmgen.job_spec import JobSpec
-from slurmgen.paths import bundled
-from slurmgen.request import NONE, Request
+from slurmgen.request.model import NONE, Request
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.jobs import Preflight
-    from slurmgen.jobs.healthy_nodes import Checked, Scope
-    from slurmgen.jobs.ledger import Record
+    from slurmgen.cli.job_objects import Preflight
+    from slurmgen.ledger.ledger import Record
     from slurmgen.remote.route import Route
+    from slurmgen.status.nodes import Checked, Scope
 
 NAME = "preflight"
 _TIME = "00:10:00"
@@ -89,7 +92,7 @@ def command(
 
     Exits with 1 if a node is bad, or if the job failed for another reason.
     """
-    from slurmgen.jobs.preflight_job import named_nodes, preflight_job
+    from slurmgen.submit.preflight import named_nodes, preflight_job
 
     if copy:
         _check_alone("copy", "as_json")
@@ -119,7 +122,7 @@ def _copy(folder: Path, as_json: bool) -> None:
     shutil.copytree(bundled(PREFLIGHT), folder, ignore=shutil.ignore_patterns("__pycache__"))
     say(f"copied the program that checks nodes to {folder.name}/")
     if as_json:
-        from slurmgen.cli.objects.jobs import Copied
+        from slurmgen.cli.job_objects import Copied
 
         print_json(Copied(folder=folder.name))
 
@@ -127,7 +130,7 @@ def _copy(folder: Path, as_json: bool) -> None:
 def _run(job: JobSpec, route: "Route", remote_dir: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
     from slurmgen.cli.submit_output import show
-    from slurmgen.jobs.preflight_job import prepare_preflight, scope_of
+    from slurmgen.submit.preflight import prepare_preflight, scope_of
 
     with connect_in_background(route, starts=not dry_run) as connecting:
         plan = job.plan()
@@ -135,10 +138,8 @@ def _run(job: JobSpec, route: "Route", remote_dir: str | None, *, dry_run: bool,
         if dry_run:
             show(prepared, as_json)
             return
-        from slurmgen.cli.submit_job import follow_job
-        from slurmgen.cli.submit_output import notes_of, say_result
-        from slurmgen.cli.submit_progress import Printer
-        from slurmgen.jobs.submission import submission
+        from slurmgen.cli.submit_output import Printer, follow_job, notes_of, say_result
+        from slurmgen.submit.submission import submission
 
         printer = Printer(prepared, notes_of(plan))
         with submission(prepared, connecting.transport, observer=printer) as outcome:
@@ -156,8 +157,8 @@ def _run(job: JobSpec, route: "Route", remote_dir: str | None, *, dry_run: bool,
 
 def _result(record: "Record", checked: "Checked | None") -> "Preflight":
     """What --json prints; `checked` is what a job without bad nodes found, else None."""
-    from slurmgen.cli.objects.jobs import Preflight
-    from slurmgen.jobs.bad_nodes import BadNodes, Place
+    from slurmgen.cli.job_objects import Preflight
+    from slurmgen.ledger.bad_nodes import BadNodes, Place
 
     listed = BadNodes().current(Place(record.site, record.via == "twin"))
     return Preflight(
@@ -173,7 +174,7 @@ def _result(record: "Record", checked: "Checked | None") -> "Preflight":
 
 def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> "Checked":
     """Clear the entries of bad nodes that a job found healthy, and name them and those that stay."""
-    from slurmgen.jobs.healthy_nodes import clear_healthy
+    from slurmgen.status.nodes import clear_healthy
     from slurmgen.text import listed
 
     checked = clear_healthy(record, route, scope)

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
-from slurmgen.cli.job_command import JobCommand
-from slurmgen.cli.job_output import print_json, print_script, warn
-from slurmgen.cli.options import request_options
-from slurmgen.cli.paths import cache_dir, shown, write_in_project
-from slurmgen.cli.paths import write as write_file
-from slurmgen.cli.route_options import json_option
-from slurmgen.job_options import JobOptions
-from slurmgen.job_spec import JobSpec, check_names, load_spec
+from slurmgen.cli.options import (
+    JobCommand,
+    bad_nodes_option,
+    cache_dir,
+    json_option,
+    request_options,
+    shown,
+    without_bad_nodes,
+    write_in_project,
+)
+from slurmgen.cli.options import write as write_file
+from slurmgen.cli.output import print_json, print_script, warn
+from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.scripts import Rendered, RenderedScript
+    from slurmgen.cli.objects import Rendered, RenderedScript
 
 _WITH_ALL = {"all_jobs", "write", "force", "as_json"}
 
@@ -89,10 +93,10 @@ def command(
 
 def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> "Rendered":
     from slurmgen.adopt.secrets import without_secrets
-    from slurmgen.cli.objects.scripts import Rendered, RenderedScript
+    from slurmgen.cli.objects import Rendered, RenderedScript
     from slurmgen.config.project import script_path
-    from slurmgen.signature import signed
-    from slurmgen.sync.project_files import missing_files, missing_preflight
+    from slurmgen.render import signed
+    from slurmgen.sync.files import missing_files, missing_preflight
 
     plan = job.plan()
     text = job.render(plan, cache_dir())
@@ -124,7 +128,7 @@ def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
 
 def _write_all(force: bool) -> "Rendered":
     from slurmgen.checked_in import expected
-    from slurmgen.cli.objects.scripts import Rendered
+    from slurmgen.cli.objects import Rendered
     from slurmgen.config.project import find_project, require_project
 
     folder, project = find_project(Path.cwd())
@@ -155,7 +159,7 @@ def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> 
 
 def _write_output(path: Path, script: bytes, force: bool) -> "RenderedScript":
     from slurmgen.files import read_bytes
-    from slurmgen.toml_structs import unreadable
+    from slurmgen.toml import unreadable
 
     try:
         existing = {path: read_bytes(path)} if path.is_file() else {}
@@ -170,7 +174,7 @@ def _written(
     path: Path, script: bytes, existing: Mapping[Path, bytes], write: Callable[[Path, bytes], None]
 ) -> "RenderedScript":
     """Write a script unless its file has it already, and report which."""
-    from slurmgen.cli.objects.scripts import RenderedScript
+    from slurmgen.cli.objects import RenderedScript
 
     changed = existing.get(path) != script
     if changed:
@@ -181,7 +185,7 @@ def _written(
 
 def _refuse_edited(existing: Mapping[Path, bytes]) -> None:
     from slurmgen.errors import RequestError
-    from slurmgen.signature import as_written
+    from slurmgen.render import as_written
 
     edited = [shown(path) for path, data in existing.items() if data and not as_written(data)]
     if edited:

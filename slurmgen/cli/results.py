@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.color import color_option
-from slurmgen.cli.completion import complete_jobs
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.log_part import pruned
-from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.log_output import pruned
+from slurmgen.cli.options import complete_jobs, connect, find_jobs, json_option, route_options, site_option
+from slurmgen.cli.output import Command, color_option, print_json, say
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.sweep_results import Result
+    from slurmgen.status.job import Job
+    from slurmgen.status.sweep_results import Result
 
 
 @click.command(
@@ -59,7 +55,7 @@ def command(
     ID is the id or the name of a sweep, or `last`. The values of a run are those of summary.json in its
     folder, which the job knows as RUN_DIR, or else of the last line of metrics.jsonl.
     """
-    from slurmgen.jobs.sweep_results import ranked
+    from slurmgen.status.sweep_results import ranked
 
     if as_csv + as_json + (plot is not None) > 1:
         raise click.UsageError("--csv, --json and --plot exclude each other.")
@@ -84,9 +80,9 @@ def command(
 def _read(jobs: "Sequence[Job]") -> "tuple[list[Result], list[Job]]":
     """The results of a sweep, and its arrays that were pruned."""
     from slurmgen.errors import RequestError
-    from slurmgen.jobs.log_files import is_pruned
-    from slurmgen.jobs.sweep_again import with_earlier
-    from slurmgen.jobs.sweep_results import read_results
+    from slurmgen.status.logs import is_pruned
+    from slurmgen.status.sweep_results import read_results
+    from slurmgen.submit.again import with_earlier
 
     first = jobs[0]
     if first.record is None or not first.record.tasks:
@@ -103,7 +99,7 @@ def _read(jobs: "Sequence[Job]") -> "tuple[list[Result], list[Job]]":
 
 
 def _print_json(results: "Sequence[Result]") -> None:
-    from slurmgen.cli.objects.jobs import ResultObject, Results
+    from slurmgen.cli.job_objects import ResultObject, Results
 
     print_json(
         Results(
@@ -127,7 +123,7 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
 
 def _table(results: "Sequence[Result]", metric: str | None = None) -> tuple[list[str], list[list[Any]]]:
     """Headings and cells: the task, the parameters, and the values, first that of the metric."""
-    from slurmgen.jobs.sweep_results import metrics_of
+    from slurmgen.status.sweep_results import metrics_of
 
     parameters = list(dict.fromkeys(name for one in results for name in one.parameters))
     values = sorted(metrics_of(results), key=lambda name: name != metric)
@@ -166,7 +162,7 @@ def _csv_cell(text: str) -> str:
 
 
 def _print_table(results: "Sequence[Result]", metric: str | None, color: str) -> None:
-    from slurmgen.cli.sweep_table import print_rows
+    from slurmgen.cli.tables import print_rows
 
     headings, rows = _table(results, metric)
     shown = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
@@ -174,9 +170,9 @@ def _print_table(results: "Sequence[Result]", metric: str | None, color: str) ->
 
 
 def _plot(results: "Sequence[Result]", metric: str, target: str, color: str) -> None:
-    from slurmgen.cli.bar_chart import bars, drawn, printed
-    from slurmgen.cli.paths import write
-    from slurmgen.jobs.sweep_results import number_of
+    from slurmgen.cli.options import write
+    from slurmgen.cli.tables import bars, drawn, printed
+    from slurmgen.status.sweep_results import number_of
 
     rows = [(_label(one), number) for one in results if (number := number_of(one, metric)) is not None]
     if target == "-":

@@ -5,28 +5,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.job_command import JobCommand
-from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
-from slurmgen.cli.options import request_options
-from slurmgen.cli.route_options import connect, connect_in_background, route_of, route_options
-from slurmgen.cli.sending_options import Sending, sending_options
-from slurmgen.cli.submit_job import prepared_job, with_command
-from slurmgen.cli.submit_output import notes_of, say_result
+from slurmgen.cli.options import (
+    JobCommand,
+    Sending,
+    connect,
+    connect_in_background,
+    request_options,
+    route_of,
+    route_options,
+    sending_options,
+)
+from slurmgen.cli.output import say
+from slurmgen.cli.submit_output import notes_of, prepared_job, say_result, with_command
 from slurmgen.errors import RequestError, SlurmgenError
-from slurmgen.job_options import JobOptions
-from slurmgen.job_spec import load_spec
-from slurmgen.slurm.log_pattern import is_of_task
+from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.slurm.units import is_of_task
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.one_job import Outcome
-    from slurmgen.jobs.prepare import Prepared
+    from slurmgen.ledger.ledger import Record
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.replies import JobState
+    from slurmgen.status.job import Job
+    from slurmgen.submit.prepare import Prepared
+    from slurmgen.submit.submission import Outcome
 
 INTERRUPTED = 130
 "Exit code after ^C."
@@ -49,9 +53,9 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
     It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
     on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
     """
-    from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.prepare import dependent
-    from slurmgen.jobs.submission import submission
+    from slurmgen.cli.submit_output import Printer
+    from slurmgen.submit.prepare import dependent
+    from slurmgen.submit.submission import submission
 
     job = load_spec(options, Path.cwd())
     route = route_of(job, route_values)
@@ -68,8 +72,7 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
 
 def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
     """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
-    from slurmgen.jobs.job import job_id
-    from slurmgen.jobs.log_paths import find_log
+    from slurmgen.status.job import find_log, job_id
 
     try:
         say_result(prepared, outcome)
@@ -82,9 +85,9 @@ def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
 
 
 def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
-    from slurmgen.jobs.follow import follow_through
-    from slurmgen.jobs.job import Job, job_id
-    from slurmgen.jobs.logs import Followed, Shown
+    from slurmgen.status.follow import follow_through
+    from slurmgen.status.job import Job, job_id
+    from slurmgen.status.logs import Followed, Shown
 
     job, write = job_id(outcome.record), LogOutput()
     try:
@@ -105,8 +108,8 @@ def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
 
 
 def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
-    from slurmgen.jobs.cancel import cancel_jobs
-    from slurmgen.jobs.job import Job
+    from slurmgen.status.job import Job
+    from slurmgen.submit.cancel import cancel_jobs
 
     job = Job.of(record, route)
     try:
@@ -118,8 +121,8 @@ def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
 
 def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
     """Print how the job ended, and keep it in the ledger; returns its exit code."""
-    from slurmgen.jobs.report_text import lines
-    from slurmgen.jobs.status import end_of
+    from slurmgen.status.query import end_of
+    from slurmgen.status.report_text import lines
 
     report = end_of(transport, job, states)
     for line in lines(report):

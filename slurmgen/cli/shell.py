@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.completion import complete_jobs
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import say
-from slurmgen.cli.route_options import connect, find_one, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import complete_jobs, connect, find_one, route_options, site_option
+from slurmgen.cli.output import Command, say
 from slurmgen.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.ledger import Record
+    from slurmgen.ledger.ledger import Record
     from slurmgen.plan import Plan
 
 
@@ -41,10 +38,9 @@ def command(
     name, or `last`. The shell shares the job's CPUs, memory and GPUs, and ends with the job. Exits with the
     exit status of the shell or of CMD.
     """
-    from slurmgen.jobs.live.allocation import node_of, running
-    from slurmgen.jobs.live.shell import shell_argv
-    from slurmgen.jobs.slurm_client import as_logged_in
-    from slurmgen.remote.terminal import is_terminal
+    from slurmgen.live.session import node_of, running, shell_argv
+    from slurmgen.remote.local import is_terminal
+    from slurmgen.status.slurm import as_logged_in
 
     # As with `ssh HOST`, and `ssh HOST CMD | less`.
     terminal = is_terminal() and (not words or bool(sys.stdout and sys.stdout.isatty()))
@@ -64,7 +60,7 @@ def command(
 
 def _plan(record: "Record | None") -> "Plan | None":
     """The plan of a job from its recorded request; None, with a message, if there is none."""
-    from slurmgen.jobs.recorded_request import recorded_request, spec_again
+    from slurmgen.ledger.request import recorded_request, spec_again
 
     if record is None:
         say("the job is not in your records, so this is the environment of the login node")

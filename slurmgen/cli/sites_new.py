@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.answers import answered, is_terminal, printable
-from slurmgen.cli.completion import complete_hosts
 from slurmgen.cli.discover import discover_cluster
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.paths import shown, write_new
-from slurmgen.cli.route_options import json_option, project_dir, route_options
+from slurmgen.cli.options import complete_hosts, json_option, project_dir, route_options, shown, write_new
+from slurmgen.cli.output import Command, print_json
 from slurmgen.errors import RequestError
 from slurmgen.sites.new import DISCOVERED, QUESTIONS, Author, Question, Stated, new_faults, new_profile
 from slurmgen.text import visible
@@ -95,7 +92,7 @@ def command(
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     errors = _print_next_steps(name, path, project)
     if as_json:
-        from slurmgen.cli.objects.sites import NewProfile
+        from slurmgen.cli.objects import NewProfile
 
         print_json(NewProfile(name=name, path=shown(path), errors=errors))
 
@@ -120,7 +117,7 @@ def _address(text: str) -> str:
     """
     from msgspec import ValidationError, convert
 
-    from slurmgen.sites.facts import Address
+    from slurmgen.sites.model import Address
 
     try:
         return convert(printable(text), Address)
@@ -135,7 +132,7 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
         UsageError: the name is not valid, or not that of the file.
         RequestError: there is such a site.
     """
-    from slurmgen.sites.discover.cluster import NAME
+    from slurmgen.sites.discover.profile import NAME
     from slurmgen.sites.profiles import profile_paths
 
     if not NAME.fullmatch(name):

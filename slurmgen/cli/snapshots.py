@@ -7,16 +7,14 @@ import click
 from msgspec.structs import replace
 
 from slurmgen.cli.answers import is_terminal
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.route_options import connect, json_option, project_dir, route_options, site_route
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import connect, json_option, project_dir, route_options, site_option, site_route
+from slurmgen.cli.output import Command, print_json, say
 from slurmgen.text import counted, listed, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from slurmgen.jobs.prune import Kept, Task
+    from slurmgen.status.prune import Kept, Task
 
 DAYS = 7.0
 
@@ -64,9 +62,9 @@ def command(
     """
     from slurmgen.config.project import DEFAULT_SITE, find_project
     from slurmgen.config.user import load_personal
-    from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR
-    from slurmgen.jobs.prune import kept
-    from slurmgen.sync.remote_paths import remote_folder
+    from slurmgen.status.prune import kept
+    from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR
+    from slurmgen.sync.manifest import remote_folder
 
     given = {"--older-than": older_than is not None, "--dry-run": dry_run, "--yes": yes}
     if not prune and any(given.values()):
@@ -85,7 +83,7 @@ def command(
             complaint, items = kept(transport, folder, "ALL", days)
             items = (*(item for item in before if item.state == "removed"), *items)
     if as_json:
-        from slurmgen.cli.objects.jobs import Snapshots
+        from slurmgen.cli.job_objects import Snapshots
 
         print_json(Snapshots(kept=list(items), complaint=complaint))
     else:
@@ -111,18 +109,18 @@ def _confirmed(items: "Sequence[Kept]") -> bool:
 def _print_rows(items: "Sequence[Kept]") -> None:
     from datetime import UTC, datetime
 
-    from slurmgen.slurm.sizes import of_bytes
+    from slurmgen.slurm.units import readable_size
 
     for item in items:
         used = datetime.fromtimestamp(item.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
         name = item.name if item.kind == "run" else item.name[:12]
         detail = f": {item.detail}" if item.detail else ""
-        line = f"{used}  {of_bytes(item.size):>9}  {item.kind:8}  {item.project}/{name}  {item.state}{detail}"
-        click.echo(visible(line))
+        size = readable_size(item.size)
+        click.echo(visible(f"{used}  {size:>9}  {item.kind:8}  {item.project}/{name}  {item.state}{detail}"))
 
 
 def _print_sum(items: "Sequence[Kept]", complaint: str, task: "Task", days: float) -> None:
-    from slurmgen.slurm.sizes import of_bytes
+    from slurmgen.slurm.units import readable_size
 
     if complaint:
         message = " ".join(complaint.split())
@@ -130,7 +128,7 @@ def _print_sum(items: "Sequence[Kept]", complaint: str, task: "Task", days: floa
     state = {"KEEP": "free", "TRY": "removable"}.get(task, "removed")
     label = {"KEEP": "no job needs", "TRY": "would remove"}.get(task, "removed")
     sizes = [item.size for item in items if item.state == state]
-    say(f"{label} {len(sizes)} of {len(items)}: {of_bytes(sum(sizes))}")
+    say(f"{label} {len(sizes)} of {len(items)}: {readable_size(sum(sizes))}")
     if task != "KEEP":
         for reason in _reasons(items, days):
             say(reason)

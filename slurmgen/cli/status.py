@@ -5,18 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.color import color_option, console
-from slurmgen.cli.completion import complete_jobs
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import exit_code, print_report_objects, print_reports
-from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
-from slurmgen.cli.site_option import site_option
-from slurmgen.cli.sweep_table import print_tasks
+from slurmgen.cli.options import complete_jobs, connect, find_jobs, json_option, route_options, site_option
+from slurmgen.cli.output import Command, color_option, console, exit_code, print_report_objects, print_reports
+from slurmgen.cli.tables import print_tasks
 from slurmgen.errors import SlurmgenError
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.report import Report
+    from slurmgen.status.job import Job
+    from slurmgen.status.report import Report
 
 LIMIT = 20
 
@@ -63,8 +59,8 @@ def command(
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, options)
-    from slurmgen.jobs.status import query, unreached
-    from slurmgen.jobs.sweep_report import is_sweep, joined
+    from slurmgen.status.query import query, unreached
+    from slurmgen.status.sweep import is_sweep, joined
 
     jobs = find_jobs(job_ids, site, **options)
     try:
@@ -87,9 +83,9 @@ def command(
 
 def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict[str, Any]) -> int:
     """Print the last jobs of the ledger, the newest last."""
-    from slurmgen.cli.status_table import print_table
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.lookup import recent_records, recorded_route
+    from slurmgen.cli.tables import print_status_table
+    from slurmgen.status.job import Job
+    from slurmgen.status.lookup import recent_records, recorded_route
 
     records = recent_records(limit, site)
     if not records and not as_json:
@@ -100,15 +96,15 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
     if as_json:
         print_report_objects(reports, several=True)
     else:
-        print_table(reports, console(color))
+        print_status_table(reports, console(color))
     return exit_code([report for report in reports if report.job.id.number])
 
 
 def _reports(jobs: "Sequence[Job]") -> "list[Report]":
     """The reports of jobs. Only those whose final state is not in the ledger are queried."""
-    from slurmgen.jobs.listing import without_query
-    from slurmgen.jobs.status import query
-    from slurmgen.jobs.sweep_report import joined
+    from slurmgen.status.listing import without_query
+    from slurmgen.status.query import query
+    from slurmgen.status.sweep import joined
 
     reports = without_query(jobs)
     queried = query([job for job in jobs if job not in reports], connect, lenient=True)

@@ -1,25 +1,36 @@
-"""What `slurmgen submit` prints: what it would send, warnings, and the job."""
+"""What `submit`, `run` and `resubmit` print about a submission."""
 
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import structs
 
-from slurmgen.cli.job_output import print_json, print_script, say
-from slurmgen.errors import SlurmgenError
+from slurmgen.cli.options import Sending, cache_dir, typed
+from slurmgen.cli.output import print_json, print_script, say
+from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError
+from slurmgen.job_spec import JobSpec
+from slurmgen.ledger.ledger import Record
+from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.dependencies import WORDS
-from slurmgen.slurm.sizes import of_bytes
+from slurmgen.slurm.units import readable_size
+from slurmgen.submit.exactly_once import Count
+from slurmgen.submit.prepare import Prepared
+from slurmgen.submit.submission import Observer, Outcome
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.jobs import DryRun, Submitted
-    from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.one_job import Outcome
-    from slurmgen.jobs.prepare import Prepared
+    from slurmgen.cli.job_objects import DryRun, Submitted
     from slurmgen.plan import Plan
+    from slurmgen.remote.route import BackgroundLogin, Route
+    from slurmgen.remote.transport import Transport
+    from slurmgen.slurm.commands import JobId
+
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
@@ -61,7 +72,7 @@ def say_options(options: Sequence[str]) -> None:
 
 
 def _dry_run(prepared: "Prepared") -> "DryRun":
-    from slurmgen.cli.objects.jobs import Awaited, DryRun
+    from slurmgen.cli.job_objects import Awaited, DryRun
 
     submission = prepared.submission
     return DryRun(
@@ -110,7 +121,7 @@ def print_id(outcome: "Outcome", as_json: bool, make: "Callable[[Outcome], Submi
 def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
     """Print the id of each array of a sweep, one on a line."""
     if as_json:
-        from slurmgen.cli.objects.jobs import SubmittedList
+        from slurmgen.cli.job_objects import SubmittedList
 
         print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
         return
@@ -120,14 +131,14 @@ def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
 
 def as_object(outcome: "Outcome") -> "Submitted":
     """The object of --json for a submitted job."""
-    from slurmgen.cli.objects.jobs import Submitted
+    from slurmgen.cli.job_objects import Submitted
 
     return Submitted(**submitted_values(outcome.record), earlier=outcome.submitted.earlier)
 
 
 def submitted_values(record: "Record") -> dict[str, Any]:
     """What of a record is in the object of --json."""
-    from slurmgen.cli.objects.jobs import Submitted
+    from slurmgen.cli.job_objects import Submitted
 
     known = set(Submitted.__struct_fields__)
     return {key: value for key, value in structs.asdict(record).items() if key in known}
@@ -170,7 +181,7 @@ def amount_of(prepared: "Prepared") -> str:
     """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content
     count = len(content.entries) + (not prepared.submission.file)
-    return f"{counted(count, 'file')} ({of_bytes(content.size)})"
+    return f"{counted(count, 'file')} ({readable_size(content.size)})"
 
 
 def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
@@ -182,3 +193,166 @@ def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
         say(note)
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")
+
+
+def check_follow(follow: bool, *, is_array: bool) -> None:
+    """Refuse to follow an array.
+
+    Raises:
+        RequestError: it is one.
+    """
+    if follow and is_array:
+        raise RequestError(
+            "--follow shows one log, and each task of an array has its own",
+            "Leave out --follow; `slurmgen logs -f ID_TASK` follows one.",
+        )
+
+
+def with_command(prepared: "Prepared") -> "Prepared":
+    """The prepared submission, whose entry keeps the command line of this process."""
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    record = structs.replace(prepared.record, command=command, directory=directory)
+    return structs.replace(prepared, record=record)
+
+
+def prepared_job(job: JobSpec, plan: "Plan", route: "Route", sending: Sending) -> "Prepared":
+    """The submission of a plan, with its script."""
+    from slurmgen.submit.prepare import prepare_job  # 50 ms, during which the login is already under way
+
+    return prepare_job(job, plan, route, sending.upload(), cache_dir())
+
+
+def test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
+    """Check whether Slurm would accept a job, and print its reply."""
+    from slurmgen.submit.exactly_once import try_out
+    from slurmgen.submit.submission import advised
+
+    route = prepared.route
+    with connecting.transport() as transport:
+        try:
+            reply = try_out(transport, prepared.submission.script, prepared.submission.sbatch_options)
+        except CommandFailed as error:
+            raise advised(error, prepared) from error
+    if as_json:
+        from slurmgen.cli.job_objects import Accepted
+
+        print_json(Accepted(site=route.site, via=route.via, answer=reply))
+    say(f"{route.place} would accept the job: {reply}")
+
+
+def submit_arrays(
+    connecting: "BackgroundLogin",
+    arrays: "list[Prepared]",
+    notes: tuple[str, ...],
+    again: bool,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Submit one job, or the arrays of a sweep, and print the ids."""
+    from slurmgen.submit.submission import submit_arrays as submitting
+
+    several = len(arrays) > 1
+
+    def show_ids(outcomes: "Sequence[Outcome]") -> None:
+        print_ids(outcomes, as_json) if several else print_id(outcomes[0], as_json)
+
+    prepared, printer = arrays[0], Printer(arrays[0], notes, show_ids)
+    with submitting(arrays, connecting.transport, again=again, observer=printer) as outcomes:
+        for outcome in outcomes:
+            say_result(prepared, outcome)
+        if follow:  # `check_follow` refuses arrays
+            follow_job(outcomes[0], prepared.route)
+
+
+def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
+    """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
+    from slurmgen.status.job import job_id
+
+    follow_log(outcome.transport, outcome.record, job_id(outcome.record), route, err=err)
+
+
+def follow_log(
+    transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
+) -> None:
+    """`follow_job` for a job that is recorded."""
+    from slurmgen.cli.log_output import follow_to_end
+    from slurmgen.status.job import find_log
+    from slurmgen.status.slurm import job_states
+
+    path = find_log(transport, record, job)
+    for state in job_states(transport, job):
+        if state.state == "PENDING":
+            reason = f" ({state.reason})" if state.reason else ""
+            say(f"job {job} is PENDING{reason}; its log follows when it starts")
+    follow_to_end(transport, route, job, path, err=err)
+
+
+class Printer(Observer):
+    """Prints each event of a submission to stderr."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        notes: Iterable[str],
+        show: Callable[[Sequence[Outcome]], None] = lambda _: None,
+    ) -> None:
+        self._prepared, self._show = prepared, show
+        self._notes = tuple(notes)
+
+    def questions(self) -> Terminal | None:
+        """See Observer."""
+        return terminal_prompt()
+
+    def connected(self, where: str, entry: Record) -> None:
+        """See Observer."""
+        warn(self._prepared, self._notes)
+        if entry.key != self._prepared.record.key:
+            say(f"the submission of {entry.submitted} is unsettled; checking whether it became a job")
+        say(f"submitting {amount_of(self._prepared)} to {where}")
+        submission = self._prepared.submission
+        if submission.login_script:
+            log = f"{submission.parent}/before_login/{submission.login_hash}.log"
+            say(f"before_login runs there first, unless the same lines have run before; its output: {log}")
+
+    def sending(self) -> AbstractContextManager[Count | None]:
+        """A bar on a terminal, and nothing elsewhere."""
+        return _bar()
+
+    def submitted(self, outcomes: Sequence[Outcome]) -> None:
+        """See Observer."""
+        self._show(outcomes)
+
+    def not_recorded(self, record: Record, error: ConfigError) -> None:
+        """See Observer."""
+        say(
+            f"warning: job {record.id} is submitted, in {record.folder}, but not in your records: "
+            f"{error.fact}. Name its site with --site {record.site}."
+        )
+
+
+class LinePrinter(Printer):
+    """Prints lines alone: several sites are sent to at the same time, and would share one bar."""
+
+    def sending(self) -> AbstractContextManager[Count | None]:
+        """See Observer."""
+        return nullcontext()
+
+
+@contextmanager
+def _bar() -> Iterator[Count | None]:
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console  # slow to import, and for a terminal only
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
+
+    columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+
+        def count(part: int, total: int) -> None:
+            sent = int(bar.tasks[task].completed) + part
+            amount = f"{readable_size(sent)} of {readable_size(total)}"
+            bar.update(task, completed=sent, total=max(total, 1), description=amount, visible=True)
+
+        yield count

@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from msgspec import structs
 
-from slurmgen.cli.color import color_option, console
-from slurmgen.cli.completion import complete_jobs
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_json, print_report_objects, say
-from slurmgen.cli.route_options import connect, find_one, json_option, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.options import complete_jobs, connect, find_one, json_option, route_options, site_option
+from slurmgen.cli.output import Command, color_option, console, print_json, print_report_objects, say
 from slurmgen.errors import RemoteError, RequestError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.live.sample import Sample
-    from slurmgen.jobs.live.sites import Sites
-    from slurmgen.jobs.report import Report
+    from slurmgen.live.gpus import Sample, Sites
+    from slurmgen.status.job import Job
+    from slurmgen.status.report import Report
 
 Show = Callable[["Console"], None]
 "Prints what is to be seen now."
@@ -70,7 +65,7 @@ def command(
     id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a short step
     beside those of the job. Each site needs one login. --json prints once. `q` or ^C ends it.
     """
-    from slurmgen.jobs.live.sites import Sites
+    from slurmgen.live.gpus import Sites
 
     with Sites(lambda route, interactive: connect(route, interactive=interactive)) as sites:
         watch: _Watch
@@ -171,17 +166,19 @@ class _Jobs:
         "The keys of all jobs that were queried; not those of jobs that are submitted meanwhile."
 
     def show(self) -> Show:
-        from slurmgen.cli.status_table import print_table
+        from slurmgen.cli.tables import print_status_table
 
         reports = self._reports()
-        return lambda screen: print_table(reports, screen) if reports else screen.print("no job is active")
+        return lambda screen: (
+            print_status_table(reports, screen) if reports else screen.print("no job is active")
+        )
 
     def print_json(self) -> int:
         print_report_objects(self._reports(), several=True)
         return 0
 
     def _reports(self) -> "list[Report]":
-        from slurmgen.jobs.status import save_final_states
+        from slurmgen.status.query import save_final_states
 
         active = [job for job, report in self._shown.items() if not report.ended]
         reports = self._sites.query([*active, *self._new()])
@@ -197,9 +194,9 @@ class _Jobs:
 
     def _new(self) -> "list[Job]":
         """The jobs that were submitted since the last query; at first, all that have not ended."""
-        from slurmgen.jobs.job import Job
-        from slurmgen.jobs.ledger import Ledger
-        from slurmgen.jobs.lookup import recorded_route
+        from slurmgen.ledger.ledger import Ledger
+        from slurmgen.status.job import Job
+        from slurmgen.status.lookup import recorded_route
 
         records = [one for one in Ledger().unfinished(self._site) if one.key not in self._seen]
         self._seen |= {record.key for record in records}
@@ -210,14 +207,14 @@ class _Gpus:
     """The GPUs, CPUs and memory of one job."""
 
     def __init__(self, sites: "Sites", job: "Job") -> None:
-        from slurmgen.jobs.live.sample import Sampler
+        from slurmgen.live.gpus import Sampler
 
         self._sites, self._job = sites, job
         self._sampler = Sampler(job)
         self._last: Sample | None = None
 
     def show(self) -> Show:
-        from slurmgen.cli.gpu_table import print_sample
+        from slurmgen.cli.tables import print_sample
 
         try:
             self._last = self._sample()

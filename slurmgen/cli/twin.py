@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.completion import complete_sites, complete_twins
-from slurmgen.cli.help import Group
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import json_option
-from slurmgen.cli.site_option import not_empty
+from slurmgen.cli.options import complete_sites, complete_twins, json_option, not_empty
+from slurmgen.cli.output import Group, print_json
 
 if TYPE_CHECKING:
-    from slurmgen.cli.objects.sites import TwinObject
+    from slurmgen.cli.objects import TwinObject
     from slurmgen.twin import Twin
 
 
@@ -76,7 +73,7 @@ def up(
 ) -> None:
     """Start a twin of SITE and wait until its nodes are idle."""
     from slurmgen import twin
-    from slurmgen.cli.route_options import project_dir
+    from slurmgen.cli.options import project_dir
     from slurmgen.cli.signals import interrupt_when_ended
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
@@ -120,7 +117,7 @@ def down(name: str | None, site: str | None, everything: bool, as_json: bool) ->
         if not as_json:
             click.echo(visible(f"the twin of {each} is stopped"))
     if as_json:
-        from slurmgen.cli.objects.sites import StoppedTwins
+        from slurmgen.cli.objects import StoppedTwins
 
         print_json(StoppedTwins(stopped=names))
 
@@ -141,7 +138,7 @@ def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool
     site = _named(name, site)
     twins = [each for each in twin.running() if site in (None, each.site)]
     if as_json:
-        from slurmgen.cli.objects.sites import TwinList
+        from slurmgen.cli.objects import TwinList
 
         print_json(TwinList(twins=[_object(each) for each in twins]))
         ctx.exit(0 if twins else 1)
@@ -153,7 +150,7 @@ def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool
 
 
 def _object(twin: Twin) -> TwinObject:
-    from slurmgen.cli.objects.sites import TwinObject
+    from slurmgen.cli.objects import TwinObject
 
     return TwinObject(
         site=twin.site,
@@ -210,7 +207,7 @@ def _over_ssh(twin: Twin, account: str) -> list[str]:
 
 
 def _report(twin: Twin) -> str:
-    from slurmgen.twin.commands import slurm
+    from slurmgen.twin.store import slurm
 
     return "\n".join(
         [

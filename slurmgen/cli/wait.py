@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_report, print_report_objects
-from slurmgen.cli.route_options import connect, find_jobs, jobs_options
+from slurmgen.cli.options import connect, find_jobs, jobs_options
+from slurmgen.cli.output import Command, print_report, print_report_objects
 from slurmgen.errors import RequestError
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.report import Report
+    from slurmgen.status.job import Job
+    from slurmgen.status.report import Report
 
 TIMED_OUT = 124
 "Exit code at the end of --timeout, as of timeout(1)."
@@ -77,10 +76,10 @@ def command(
     SLURMGEN_JOB_ID, SLURMGEN_JOB_NAME, SLURMGEN_STATE and SLURMGEN_EXIT_CODE describe the jobs, separated by
     blanks.
     """
-    from slurmgen.jobs.races import Races
-    from slurmgen.jobs.status import save_final_states
-    from slurmgen.jobs.sweep_report import joined
-    from slurmgen.jobs.wait import wait
+    from slurmgen.ledger.races import Races
+    from slurmgen.status.query import save_final_states
+    from slurmgen.status.sweep import joined
+    from slurmgen.status.wait import wait
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import say
+from slurmgen.cli.output import Command, say
 from slurmgen.errors import RequestError
 
 _INSTALL = "Install it with: pip install 'slurmgen-torch[web]'"

@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.color import color_option, console
-from slurmgen.cli.job_command import JobCommand
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.options import several_sites_options
-from slurmgen.cli.route_options import connect, json_option, route_of, route_options
+from slurmgen.cli.options import (
+    JobCommand,
+    connect,
+    json_option,
+    route_of,
+    route_options,
+    several_sites_options,
+)
+from slurmgen.cli.output import color_option, console, print_json
 from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
 from slurmgen.config.user import personal_sites
 from slurmgen.errors import SlurmgenError
-from slurmgen.job_options import JobOptions
-from slurmgen.job_spec import load_spec
+from slurmgen.job_spec import JobOptions, load_spec
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.where import Option, Place
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
+    from slurmgen.submit.where import Option, Place
 
 
 @click.command(
@@ -49,7 +52,7 @@ def command(
 
     JOB is a job of slurmgen.toml, as for `slurmgen submit`. Exits with 1 if no site could run the job.
     """
-    from slurmgen.jobs.where import ask_all, refuse_one_host
+    from slurmgen.submit.where import ask_all, refuse_one_host
 
     names = list(dict.fromkeys(sites)) or _own_sites(options.job)
     refuse_one_host(names, route_values)
@@ -61,13 +64,13 @@ def command(
     asked.sort(key=lambda one: not one.can_run)
     can_run = any(one.can_run for one in asked)
     if as_json:
-        from slurmgen.cli.objects.jobs import WhereList
+        from slurmgen.cli.job_objects import WhereList
 
         print_json(WhereList(can_run=can_run, options=asked))
     else:
-        from slurmgen.cli.where_table import print_table
+        from slurmgen.cli.tables import print_where_table
 
-        print_table(asked, console(color))
+        print_where_table(asked, console(color))
     return 0 if can_run else 1
 
 
@@ -83,7 +86,7 @@ def _own_sites(job: str | None) -> list[str]:
 def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | SlurmgenError":
     """The candidates of a site, or why there are none; an error that concerns all sites is raised."""
     from slurmgen.errors import UnknownJob
-    from slurmgen.jobs.where import place
+    from slurmgen.submit.where import place
 
     try:
         job = load_spec(options, Path.cwd())
@@ -95,7 +98,7 @@ def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | Slurmg
 
 
 def _failed(site: str, error: SlurmgenError) -> "Option":
-    from slurmgen.jobs.where import Option
+    from slurmgen.submit.where import Option
 
     return Option(site=site, error=str(error))
 

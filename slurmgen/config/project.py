@@ -1,24 +1,45 @@
-"""Project: slurmgen.toml, with named jobs and their differences between sites."""
+"""slurmgen.toml: the jobs of a project, their dependencies and sweeps."""
 
+import csv
+import io
+import json
 import os
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Meta, Struct, ValidationError, structs, to_builtins
 
-from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
-from slurmgen.files import OutsideFolder, is_inside, refuse_links
-from slurmgen.paths import bundled, controlled_by_others
-from slurmgen.request import Request, merge
+from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean, shortened
+from slurmgen.files import (
+    MAX_TEXT,
+    OutsideFolder,
+    bundled,
+    controlled_by_others,
+    is_inside,
+    read_inside,
+    refuse_links,
+)
+from slurmgen.request.model import ParameterName, Request, Sweep, merge
 from slurmgen.sites.model import Name
+from slurmgen.slurm.dependencies import After, parse
 from slurmgen.slurm.shell import unprintable
-from slurmgen.toml_structs import convert, located, read_toml
+from slurmgen.text import toml_key, toml_value, visible
+from slurmgen.toml import convert, located, read_toml, table_statements
 
 FILE_NAME = "slurmgen.toml"
+
+
 DEFAULT_SITE = "generic"
+
+
 SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
 "Environment variable: folders whose projects are trusted even if another user controls them."
+
+
 Folder = Annotated[str, Meta(min_length=1)]
 
 
@@ -210,3 +231,222 @@ def own_templates(folder: Path, project: Project) -> Path | None:
         )
     is_own = path.is_dir() and path.resolve() != bundled("templates").resolve()
     return path if is_own else None
+
+
+def needs(project: Project, job: str) -> tuple[After, ...]:
+    """What a job depends on, by the names of the jobs in slurmgen.toml.
+
+    Raises:
+        RequestError: a dependency names no job.
+    """
+    words = project.job[job].depends_on
+    return tuple(map(parse, (words,) if isinstance(words, str) else words))
+
+
+def depends_on(project: Project, job: str, site: str) -> tuple[After, ...]:
+    """The jobs that a job depends on, by the names that Slurm has for them."""
+    return tuple(
+        After(job_request(project, one.job, site).name or one.job, one.type, of_project=True)
+        for one in needs(project, job)
+    )
+
+
+def in_order(project: Project, names: Iterable[str]) -> list[str]:
+    """Jobs in an order in which each comes after those that it depends on.
+
+    Raises:
+        RequestError: jobs depend on each other; the error has the cycle.
+    """
+    chosen = dict.fromkeys(names)
+    graph = {name: [one.job for one in needs(project, name) if one.job in chosen] for name in chosen}
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        cycle = " depends on ".join(reversed(error.args[1]))
+        raise RequestError(
+            f"jobs depend on each other: {cycle}", "Remove one of these dependencies."
+        ) from None
+
+
+def with_dependencies(project: Project, job: str | None) -> list[str]:
+    """A job and those that it depends on, directly or not, in order; without a name, all jobs.
+
+    Raises:
+        RequestError: there is no such job.
+    """
+    if job is not None and job not in project.job:
+        raise RequestError(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
+    waiting, found = [job] if job else list(project.job), list[str]()
+    while waiting:
+        if (name := waiting.pop()) not in found:
+            found.append(name)
+            waiting += [one.job for one in needs(project, name)]
+    return in_order(project, [name for name in project.job if name in found])
+
+
+def check_dependencies(project: Project, project_dir: Path) -> None:
+    """Refuse a dependency on a job that slurmgen.toml does not have, and jobs that depend on each other.
+
+    Raises:
+        ConfigError: it names the line, and the jobs of a cycle.
+    """
+    dependent = [name for name, job in project.job.items() if job.depends_on]
+    for name in dependent:
+        try:
+            unknown = next((one.job for one in needs(project, name) if one.job not in project.job), None)
+        except RequestError as error:
+            raise ConfigError(f"{_place(project_dir, name)}: {error.fact}", error.hint) from None
+        if unknown:
+            raise ConfigError(
+                f"{_place(project_dir, name)}: job {name} depends on {unknown!r}, "
+                f"which {FILE_NAME} does not have",
+                did_you_mean(unknown, project.job),
+            )
+    try:
+        in_order(project, dependent)
+    except RequestError as error:
+        raise ConfigError(f"{_place(project_dir, dependent[0])}: {error.fact}", error.hint) from None
+
+
+def _place(project_dir: Path, job: str) -> str:
+    return located(project_dir / FILE_NAME, ["job", job, "depends_on"])
+
+
+_SHORT = 90
+"Characters of a list that is written in one line."
+
+
+def table_of(name: str, request: Request, origin: str = "") -> str:
+    """The table of a job, with a comment on where it comes from."""
+    values: dict[str, Any] = to_builtins(request)
+    if values.get("name") == name:
+        del values["name"]
+    comment = f"  # adopted from {visible(origin)}" if origin else ""
+    lines = [
+        f"[job.{toml_key(name)}]{comment}",
+        *(f"{key} = {_value(value)}" for key, value in values.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    text = toml_value(value)
+    if not isinstance(value, list | tuple) or len(text) <= _SHORT:
+        return text
+    return "\n".join(["[", *(f"    {toml_value(item)}," for item in value), "]"])
+
+
+def with_job(text: str, name: str, table: str, path: Path, *, replace: bool = False) -> str:
+    """A slurmgen.toml with one more job, at its end.
+
+    Args:
+        text: the file; empty for a new one.
+        name: the name of the job.
+        table: what `table_of` returned.
+        path: the file, for errors.
+        replace: replace a job of that name.
+
+    Raises:
+        RequestError: there is a job of that name.
+        ConfigError: a table cannot be added to the file.
+    """
+    has_job = name in tomllib.loads(text).get("job", {})
+    if has_job and not replace:
+        raise RequestError(
+            f"{FILE_NAME} has a job {name!r} already", "Name another with --name, or replace it with --force."
+        )
+    kept = "".join(_without(text, name)) if has_job else text
+    made = f"{kept.rstrip()}\n\n{table}" if kept.strip() else table
+    try:
+        found = convert(tomllib.loads(made), Project, path)
+    except tomllib.TOMLDecodeError:
+        found = Project()
+    if found.job.get(name, Job()) != _job_of(table, path).job[name]:
+        raise ConfigError(
+            f"{path}: a table [job.{toml_key(name)}] cannot be added to it",
+            "Write each job as a table of its own, [job.NAME].",
+        )
+    return made
+
+
+def _job_of(table: str, path: Path) -> Project:
+    return convert(tomllib.loads(table), Project, path)
+
+
+def _without(text: str, name: str) -> Iterator[str]:
+    """The parts of the file without the statements of a job; comments stay."""
+    for table, statement in table_statements(text):
+        is_comment = not statement.strip() or statement.lstrip().startswith("#")
+        if is_comment or table[:2] != ("job", name):
+            yield statement
+
+
+_Row = dict[ParameterName, str | bool]
+
+
+def with_file(sweep: Sweep, folder: Path) -> Sweep:
+    """The sweep with the content of its file instead of the file's name; unchanged if it names none.
+
+    Args:
+        sweep: the sweep.
+        folder: the folder of the project.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a table of parameters.
+    """
+    if sweep.file is None or sweep.grid is not None or sweep.list is not None:
+        return sweep
+    path, kind = folder / sweep.file, PurePosixPath(sweep.file).suffix
+    if kind not in _READERS:
+        raise ConfigError(
+            f"sweep.file: {sweep.file!r} is of none of the kinds {', '.join(_READERS)}",
+            "Rename it, or write another.",
+        )
+    try:
+        rows = msgspec.convert(_READERS[kind](_text(folder, sweep.file)), list[_Row])
+    except OSError as error:
+        raise ConfigError(
+            f"sweep.file: {path} cannot be read: {error.strerror or error}",
+            f"It must be a regular file of the project, of at most {MAX_TEXT:,} bytes.",
+        ) from None
+    except (ValueError, RecursionError, csv.Error, ValidationError) as error:
+        raise ConfigError(f"sweep.file: {path}: {shortened(str(error))}", _HINT) from None
+    return structs.replace(sweep, file=None, list=tuple(rows))
+
+
+_HINT = "Each run is a row of CSV below a header, or an object of JSON with texts, numbers and booleans."
+
+
+def _text(folder: Path, name: str) -> str:
+    return read_inside(folder, name).decode("utf-8-sig")
+
+
+def _csv(text: str) -> list[dict[Any, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    names = list(reader.fieldnames or ())
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"the header has {twice} twice")
+    rows = list(reader)
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            raise ValueError(f"row {number} below the header has more or fewer cells than it")
+    return rows
+
+
+def _json(text: str) -> Any:
+    # Numbers stay as they are written: 1e-3 is not 0.001 to every program.
+    return json.loads(text, parse_float=str, parse_int=str, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"an object has a name twice: {', '.join(name for name, _ in pairs)}")
+    return found
+
+
+def _json_lines(text: str) -> list[Any]:
+    return [_json(line) for line in text.split("\n") if line.strip()]
+
+
+_READERS: dict[str, Callable[[str], Any]] = {".csv": _csv, ".json": _json, ".jsonl": _json_lines}

@@ -11,8 +11,8 @@ import msgspec
 
 from slurmgen.config.project import Project
 from slurmgen.config.user import Personal
-from slurmgen.field_notes import field_notes
 from slurmgen.sites.model import Site
+from slurmgen.toml import field_notes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, tuple[Any, str]] = {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
-from slurmgen.paths import config_folder
+from slurmgen.files import config_folder
 from slurmgen.slurm.shell import VariableName
-from slurmgen.toml_structs import convert, read_own
+from slurmgen.toml import convert, read_own
 
 if TYPE_CHECKING:
-    from slurmgen.request import Request
+    from slurmgen.request.model import Request
     from slurmgen.sites.model import Site
 
 FILE_NAME = "personal.toml"

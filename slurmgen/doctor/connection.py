@@ -4,7 +4,7 @@ import socket
 
 from slurmgen.doctor.visit import NotChecked, Visit
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError, SlurmgenError
-from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh.config import Destination
 
 CONNECT_TIMEOUT = 20.0
 
@@ -89,7 +89,7 @@ def _located(error: SlurmgenError, visit: Visit) -> SlurmgenError:
         return error
     if not isinstance(error, ConnectionFailed | AuthenticationFailed):
         return error
-    from slurmgen.remote.ssh.jump_hosts import check_host_keys
+    from slurmgen.remote.ssh.paramiko import check_host_keys
 
     try:
         seen = check_host_keys(visit.to)

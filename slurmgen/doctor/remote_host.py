@@ -4,15 +4,15 @@ import re
 import shlex
 import time
 
+from slurmgen import remote_scripts
 from slurmgen.containers import ENGINES
 from slurmgen.doctor.visit import Doubtful, NotChecked, Visit, last_line, output_of, run
 from slurmgen.errors import CommandFailed, shortened
-from slurmgen.jobs import remote_scripts
 from slurmgen.plan import Plan
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed
-from slurmgen.request import NONE
-from slurmgen.slurm.sizes import of_bytes
-from slurmgen.sync.remote_paths import parent_folder
+from slurmgen.request.model import NONE
+from slurmgen.slurm.units import readable_size
+from slurmgen.sync.manifest import parent_folder
 
 MAX_SKEW = 60.0
 "Seconds between two clocks that are harmless: tickets and one-time codes tolerate up to some minutes."
@@ -69,12 +69,12 @@ def folder(visit: Visit) -> str:
     free = _FREE.search(df)
     if free and int(free[1]) < MIN_FREE:
         raise CommandFailed(
-            f"only {of_bytes(int(free[1]) << 10)} are free in {visit.remote_dir}",
+            f"only {readable_size(int(free[1]) << 10)} are free in {visit.remote_dir}",
             "Free some space, or name another folder with --remote-dir.",
         )
     if exposed:
         raise Doubtful(exposed, "Set its sticky bit (chmod +t), or name another folder with --remote-dir.")
-    space = f"{of_bytes(int(free[1]) << 10)} are free" if free else "its free space is unknown"
+    space = f"{readable_size(int(free[1]) << 10)} are free" if free else "its free space is unknown"
     return f"{visit.remote_dir} is writable; {space}"
 
 

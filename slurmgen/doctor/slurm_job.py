@@ -4,9 +4,9 @@ import re
 
 from slurmgen.doctor.visit import Visit
 from slurmgen.errors import CommandFailed, RequestError, TransferFailed, did_you_mean
-from slurmgen.jobs.exactly_once import try_out
-from slurmgen.jobs.slurm_client import HINTS, call, refusal
 from slurmgen.slurm import commands
+from slurmgen.status.slurm import HINTS, call, refusal
+from slurmgen.submit.exactly_once import try_out
 from slurmgen.text import counted
 
 _VERSION = re.compile(r"^slurm\S{0,32} (\S{1,64})$", re.MULTILINE)

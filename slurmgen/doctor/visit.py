@@ -11,7 +11,7 @@ from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
     from slurmgen.remote.route import Route
-    from slurmgen.remote.ssh.destination import Destination
+    from slurmgen.remote.ssh.config import Destination
 
 
 class NotChecked(Exception):

@@ -14,10 +14,10 @@ from pygls.workspace import TextDocument
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.files import MAX_TEXT
-from slurmgen.lint.docs import explain
 from slurmgen.lint.engine import fix, lint_text
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source, Span
+from slurmgen.lint.rule_pages import explain
 from slurmgen.lint.settings import lint_settings
 
 _SEVERITIES = {

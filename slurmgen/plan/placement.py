@@ -1,24 +1,44 @@
-"""Where a job runs on a site: partition, GPU type and QoS, checked against the profile."""
+"""Where a job may run: partition, account, limits, and refusals."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import inf
 
-from slurmgen.errors import RequestError, contradiction, did_you_mean
-from slurmgen.field_names import option
-from slurmgen.hints import Hint, leave_it_out, leave_out, offered
-from slurmgen.plan.limits import fits, has_room, most_nodes, partitions_for
-from slurmgen.request import Request
-from slurmgen.sites.model import Site
+from slurmgen.errors import (
+    Hint,
+    LimitExceeded,
+    RequestError,
+    ask_for,
+    contradiction,
+    did_you_mean,
+    leave_it_out,
+    leave_out,
+    offered,
+    option,
+)
+from slurmgen.launchers import Launcher
+from slurmgen.plan import requeue
+from slurmgen.plan.model import Plan
+from slurmgen.plan.requeue import REASONS
+from slurmgen.request.model import Request
+from slurmgen.sites.model import Limits, Node, Partition, Qos, Site, When
 from slurmgen.sites.nodes import (
     Place,
+    Settings,
     accepts,
+    cpu_partitions,
     default_type,
     gpu_partitions,
     partitions_of,
+    place_of,
     places_of,
 )
+from slurmgen.slurm import sbatch_options, units
+from slurmgen.text import counted
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
+
+
 _PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]*")
 
 
@@ -173,3 +193,243 @@ def _check_known(
     if name is not None and known and name not in known:
         field = what.lower().replace(" ", "_")
         raise RequestError(f"{site.name} has no {what} {name!r}", did_you_mean(name, useful, field))
+
+
+def partitions_for(site: Site, gpus: int) -> tuple[str, ...]:
+    """The partitions that suit a job with or without GPUs."""
+    return gpu_partitions(site) if gpus else cpu_partitions(site)
+
+
+def has_room(place: Place, request: Request, gpus: int) -> bool:
+    """Whether a place allows so many nodes and GPUs."""
+    nodes = _nodes(place, request, gpus)
+    return not any(one for limits in place.limits.values() for one in _excess(limits, gpus, nodes))
+
+
+def most_nodes(place: Place) -> float:
+    """The nodes that a job of a place may have."""
+    return min((limits.max_nodes or inf for limits in place.limits.values()), default=inf)
+
+
+def fits(place: Place, request: Request, gpus: int) -> bool:
+    """Whether the limits of a place allow the job, and its nodes have the CPUs and the memory."""
+    nodes, seconds = _nodes(place, request, gpus), _seconds(request)
+    in_limits = all(_allows(limits, gpus, nodes, seconds) for limits in place.limits.values())
+    return in_limits and _holds(place.node, request)
+
+
+def _nodes(place: Place, request: Request, gpus: int) -> int:
+    return request.nodes or -(-gpus // (place.node.gpus or gpus or 1)) or 1
+
+
+def _holds(node: Node, request: Request) -> bool:
+    """Whether a node has the CPUs and the memory that a request names, as far as it is known."""
+    has_cpus = not (node.cpus and request.cpus) or request.cpus <= node.cpus
+    return has_cpus and not (node.memory and _megabytes(request.mem) > units.megabytes(node.memory))
+
+
+def _megabytes(text: str | None) -> int:
+    """The memory of a request; 0 if it names none, or one that is reported later as wrong."""
+    try:
+        return units.megabytes(text) if text else 0
+    except ValueError:
+        return 0
+
+
+def _seconds(request: Request) -> int:
+    """The time limit of a request; 0 if it names none, or one that is reported later as wrong."""
+    try:
+        return units.seconds(request.time) if request.time else 0
+    except ValueError:
+        return 0
+
+
+def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, str, int]]:
+    """Each number that a job must not have: option, number, what the limit is, and the limit."""
+    for key, count, least, most in (
+        ("gpus", gpus, limits.min_gpus, limits.max_gpus),
+        ("nodes", nodes, limits.min_nodes, limits.max_nodes),
+    ):
+        if most is not None and count > most:
+            yield key, count, "at most", most
+        if least is not None and count < least:
+            yield key, count, "at least", least
+
+
+def check_limits(request: Request, site: Site, place: Place, gpus: int) -> None:
+    """Refuse more or fewer GPUs or nodes than a job may have.
+
+    Raises:
+        LimitExceeded: the job is outside a limit.
+        RequestError: the partition has no GPUs.
+    """
+    nodes = _nodes(place, request, gpus)
+    for name, limit in place.limits.items():
+        if gpus and not limit.has_gpus:
+            names = gpu_partitions(site)
+            text = f"Choose one with GPUs: {', '.join(names)}."
+            raise RequestError(f"{name} has no GPUs", Hint(text, offered("partition", *names)))
+        for key, count, bound, value in _excess(limit, gpus, nodes):
+            fact = f"{_compared(key, count, bound)} the limit of {name}: {value} per job"
+            others = [*_with_room(request, site, gpus, nodes)] if name.startswith("partition ") else []
+            raise LimitExceeded(fact, _within(*_allowed(request, place, key, value), bound, others), key)
+
+
+def _compared(key: str, count: int, bound: str) -> str:
+    """Such as `40 GPUs exceed`."""
+    one, several = ("exceeds", "exceed") if bound == "at most" else ("is below", "are below")
+    return f"{counted(count, 'GPU' if key == 'gpus' else 'node')} {one if count == 1 else several}"
+
+
+def _allowed(request: Request, place: Place, key: str, value: int) -> tuple[str, int]:
+    """A limit in what the request names: its nodes follow from its GPUs, if it names only these."""
+    per_node = place.node.gpus
+    follow = key == "nodes" and request.nodes is None and request.gpus and per_node
+    return ("gpus", value * per_node) if follow and per_node else (key, value)
+
+
+def _within(field: str, value: int, bound: str, partitions: Sequence[str]) -> Hint:
+    """The hint to stay within a limit, or to use a partition with another one."""
+    if not partitions:
+        return ask_for(field, value, bound=bound)
+    other = f", or use {option('partition', ' or '.join(partitions))}."
+    return Hint(
+        f"Ask for {bound} {option(field, value)}{other}",
+        (*offered(field, value), *offered("partition", *partitions)),
+    )
+
+
+def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[str]:
+    """The partitions that accept the GPU type and QoS of the request, and whose limits allow that much."""
+    for name in partitions_for(site, gpus):
+        partition = site.partitions[name]
+        has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
+        has_qos = not request.qos or accepts(site, request.qos, [name])
+        holds = _holds(place_of(site, name, with_gpus=gpus > 0).node, request)
+        if has_type and has_qos and holds and _allows(partition, gpus, nodes, _seconds(request)):
+            yield name
+
+
+def _allows(limits: Limits, gpus: int, nodes: int, seconds: int) -> bool:
+    most, least = limits.seconds_for(nodes), units.time_limit(limits.min_time)
+    in_time = (most is None or seconds <= most) and (least is None or seconds == 0 or seconds >= least)
+    return in_time and not any(_excess(limits, gpus, nodes))
+
+
+def roomier(site: Site, node: Node) -> tuple[str, ...]:
+    """GPU types whose nodes have more GPUs than this one."""
+    least = node.gpus or 0
+    return tuple(name for name, kind in site.gpu.types.items() if least and (kind.gpus or 0) > least)
+
+
+def check_one_node(request: Request, site: Site, place: Place, launcher: Launcher, gpus: int) -> None:
+    """Refuse more GPUs for one process than a node has.
+
+    Raises:
+        RequestError: the hint names the GPU types or partitions whose nodes have as many.
+    """
+    most = place.node.gpus or gpus
+    if launcher.max_nodes != 1 or (request.nodes or 1) > 1 or gpus <= most:
+        return
+    larger = offered("gpu_type", *(name for name, kind in site.gpu.types.items() if (kind.gpus or 0) >= gpus))
+    larger = larger or offered(
+        "partition", *(name for name in gpu_partitions(site) if _holds_gpus(site, name, gpus))
+    )
+    others = (*larger[:3], *offered("framework", "ddp"))
+    raise RequestError(
+        f"{launcher.name} starts one process, and a node of {place.node_name} has {counted(most, 'GPU')}, "
+        f"not {gpus}",
+        Hint(
+            f"Ask for at most {option('gpus', most)}, or use {' or '.join(option(*one) for one in others)}.",
+            (*offered("gpus", most), *others),
+        ),
+    )
+
+
+def _holds_gpus(site: Site, partition: str, gpus: int) -> bool:
+    """Whether a node of a partition has so many GPUs."""
+    return (place_of(site, partition).node.gpus or 0) >= gpus
+
+
+def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
+    """Refuse the sbatch options of a planned job that the site refuses.
+
+    Raises:
+        RequestError: there is one; the hint names the option of the request that adds it.
+    """
+    for name in names:
+        if name in site.refused_options:
+            raise RequestError(
+                f"--{name} is refused by {site.name}: {site.refused_options[name]}", _removal(name, request)
+            )
+
+
+def _removal(name: str, request: Request) -> str:
+    """How the user removes an sbatch option of the script."""
+    if name in sbatch_options.given(request.sbatch):
+        return f"Leave {option('sbatch', name)} out."
+    if requeue.bad_node_reason(request, name):
+        if name == "exclude":
+            return leave_out("exclude")
+        return leave_it_out("on_bad_node", text=f"Leave {option('on_bad_node', 'retry')} out.")
+    if name == "array" and request.in_segments:
+        return leave_out("segments")
+    source = "requeue" if name in REASONS else "mem" if name.startswith("mem") else name.replace("-", "_")
+    if getattr(request, source, None):
+        return leave_out(source)
+    return "The script needs it: correct refused_options in the profile."
+
+
+def check_refusals(site: Site, settings: Settings) -> None:
+    """Refuse a combination of nodes, partition and the like.
+
+    Raises:
+        RequestError: the site refuses it.
+    """
+    for name, reason in settings.refusals.items():
+        advice = settings.notes.get(name) or "Change the GPUs, nodes or partition of the job."
+        raise RequestError(f"{site.name} refuses such a job: {reason}", advice, _field(site.when[name]))
+
+
+_FIELDS = {
+    "has_gpus": "gpus",
+    "several_gpus": "gpus",
+    "whole_nodes": "gpus",
+    "tasks": "framework",
+    "nodes": "nodes",
+    "gpu_type": "gpu_type",
+    "partition": "partition",
+    "qos": "qos",
+    "container": "container",
+}
+"The field of the request that decides a condition of a profile."
+
+
+def _field(table: When) -> str:
+    """The field that a refused combination is about; empty if its table has no condition."""
+    return next((field for name, field in _FIELDS.items() if getattr(table, name) is not None), "")
+
+
+_INTERNET = {
+    "no": "Compute nodes do not reach the internet: download on a login node, such as with before_login.",
+    "proxy": "Compute nodes reach the internet over HTTP only, by the proxy in http_proxy and https_proxy.",
+}
+
+
+def notes(plan: Plan) -> dict[str, str]:
+    """What users should know about a job, by topic."""
+    site, place, why = plan.profile, plan.place, plan.ranks.launcher.threads
+    preemptible = [f"partition {name}" for name in place.partitions if _preempts(site.partitions.get(name))]
+    preemptible += [f"QoS {place.qos}"] if _preempts(site.qos.get(place.qos or "")) else []
+    text = f"Slurm may stop jobs of {', '.join(preemptible)} for other jobs; --requeue starts them again."
+    preemption = {"preemption": text} if preemptible and not plan.request.may_stop_early else {}
+    threads = {"threads": why} if why else {}
+    return threads | preemption | _internet(site) | plan.ranks.settings.notes
+
+
+def _preempts(limits: Partition | Qos | None) -> bool:
+    return limits is not None and limits.preemptible
+
+
+def _internet(site: Site) -> dict[str, str]:
+    return {"internet": _INTERNET[site.internet]} if site.internet in _INTERNET else {}

@@ -1,57 +1,27 @@
-"""The sbatch options of a job that is requeued when its time limit ends it, and only then.
-
-Before the time limit, the ranks are asked to save their state in one of three ways:
-
-- USR2: Slurm sends it to all processes of the step, and launchers ignore it. USR1 is not used because NCCL
-  handles it.
-- TERM: launchers end their ranks when they get it, and PyTorch's data loaders end too. So Slurm sends
-  nothing: a timer in each task sends it to the ranks alone.
-- file: a timer in the batch script creates the file STOP_FILE.
-
-The ranks exit with status 75, or create the file REQUEUE_FILE, because launchers hide the exit status of
-their ranks. With TERM, the timer creates the file: most programs that handle it end with status 0.
-"""
+"""How a job continues: requeue, segments, mail, bad nodes and the gate of a race."""
 
 import re
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from slurmgen.errors import RequestError, contradiction
-from slurmgen.field_names import option
-from slurmgen.hints import Hint, offered
+from slurmgen.errors import Hint, RequestError, cleared, contradiction, did_you_mean, offered, option
 from slurmgen.launchers import Launcher
-from slurmgen.plan import segments
-from slurmgen.request import Request
-from slurmgen.slurm import durations, sbatch_options
+from slurmgen.plan.model import Notice
+from slurmgen.request.model import NONE, Request
+from slurmgen.slurm import sbatch_options, units
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 LEAD = 120  # seconds; Slurm may send the signal a minute early or late
+
+
 REASONS = {
     "requeue": "Slurm requeues only a job that allows it",
     "open-mode": "each run of the job appends to the log of the previous run",
     "signal": "that long before the time limit, the ranks save their state and exit with status 75",
 }
 "The reason for each sbatch option of such a job."
-_COMMENTS = {
-    "USR2": "Before the time limit, Slurm sends USR2. Launchers ignore it; ranks must save and stop.",
-    "TERM": "{} s before the time limit, each task sends TERM to its ranks. They must save and stop.",
-    "file": "{} s before the time limit, STOP_FILE appears. The script must watch it: save and stop.",
-}
+
+
 _FOR_RANKS = r"(R:)?(SIG)?USR2@\d+"
-
-
-class Notice(Struct, frozen=True):
-    """How the ranks learn that the time limit is near."""
-
-    by: str
-    "USR2, TERM or file."
-    lead: int
-    "Seconds before the time limit."
-
-    @property
-    def comment(self) -> str:
-        """What happens then, for the script."""
-        return _COMMENTS[self.by].format(self.lead)
 
 
 def find_notice(request: Request, launcher: Launcher, time_limit: str | None) -> Notice | None:
@@ -76,7 +46,7 @@ def find_notice(request: Request, launcher: Launcher, time_limit: str | None) ->
         )
     if request.requeue_signal and (seconds or by != "USR2") and "signal" in request.sbatch:
         raise contradiction(option("requeue_signal"), option("sbatch", "signal"))
-    limit = durations.seconds(time_limit or "")
+    limit = units.seconds(time_limit or "")
     if seconds and not 0 < int(seconds) < limit:
         raise RequestError(
             f"{option('requeue_signal', by)}@{seconds} is not within the {limit} seconds of the time limit",
@@ -116,7 +86,7 @@ def further_options(
 
 def _own(request: Request) -> dict[str, str]:
     if request.in_segments:
-        return segments.options(request)
+        return segment_options(request)
     if "no-requeue" in sbatch_options.given(request.sbatch):
         raise contradiction(option("requeue"), option("sbatch", "no-requeue"))
     return {"requeue": "", "open-mode": "append"}
@@ -138,3 +108,182 @@ def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -
 def _lead(limit: int) -> int:
     """Seconds between the notice and the time limit: at most a quarter of a short job."""
     return min(LEAD, max(limit // 4, 1))
+
+
+TRIES = 3
+"How often a job starts in all that leaves bad nodes."
+
+
+RETRY_REASONS = {
+    "requeue": "the job leaves a bad node by a requeue, which Slurm must allow",
+    "open-mode": "each run of the job appends to the log of the previous run",
+}
+"The reason for each sbatch option of a job that leaves bad nodes."
+
+
+# One name, or several in brackets as Slurm writes them, such as gpu[1-3,7].
+_NODES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?:\[[0-9,-]{1,200}\][A-Za-z0-9._-]{0,99}){0,4}")
+
+
+class Excluded(NamedTuple):
+    """A node that a job excludes, and why."""
+
+    node: str
+    why: str
+
+
+def excluded(request: Request) -> tuple[Excluded, ...]:
+    """The nodes that a request excludes.
+
+    Raises:
+        RequestError: one is not the name of a node.
+    """
+    parts = (text.partition("=") for text in request.exclude or ())
+    nodes = tuple(Excluded(node, why.strip()) for node, _, why in parts)
+    for node, _ in nodes:
+        if not _NODES.fullmatch(node):
+            raise RequestError(
+                f"{option('exclude')} {node!r} is not the name of a node",
+                "Write NODE, NODE=WHY, or gpu[1-3].",
+            )
+    return nodes
+
+
+def with_bad_nodes(request: Request, options: dict[str, str]) -> dict[str, str]:
+    """The further sbatch options of a job, with those for bad nodes.
+
+    Raises:
+        RequestError: the request contradicts itself.
+    """
+    if request.on_bad_node == "retry":
+        _check_requeue(request)
+        options = {"requeue": "", "open-mode": "append"} | options
+        options.pop("no-requeue", None)
+    nodes = [node for node, _ in excluded(request)]
+    if nodes:
+        own = options.get("exclude", "")
+        options = options | {"exclude": ",".join(dict.fromkeys([own, *nodes] if own else nodes))}
+    return options
+
+
+def _check_requeue(request: Request) -> None:
+    if not request.preflight:
+        raise RequestError(
+            f"{option('on_bad_node')} has no effect without {option('preflight')}",
+            Hint(
+                f"Add {option('preflight')}, or leave it out.",
+                (*offered("preflight", "yes"), *cleared("on_bad_node")),
+            ),
+        )
+    if "no-requeue" in sbatch_options.given(request.sbatch):
+        raise contradiction(option("on_bad_node", "retry"), option("sbatch", "no-requeue"))
+
+
+def bad_node_refusals(request: Request) -> dict[str, str]:
+    """What to do when Slurm has too few nodes for a job that excludes some, by a part of its message."""
+    todo = (
+        "The job excludes nodes: submit it with --no-exclude-bad-nodes, or clear some with `slurmgen nodes`. "
+        "Else request less, or another --partition or --gpu-type."
+    )
+    return {"node configuration is not available": todo} if request.exclude else {}
+
+
+def why_no_requeue(request: Request) -> str:
+    """Why a job is not requeued at its time limit, if nothing is requested."""
+    retry = request.on_bad_node == "retry"
+    return f"not requested{'; only a bad node requeues the job' if retry else ''}"
+
+
+def bad_node_reason(request: Request, option: str) -> str | None:
+    """Why a job has an sbatch option, if it is for bad nodes."""
+    if option == "exclude" and request.exclude:
+        also = " and of --sbatch exclude" if sbatch_options.given(request.sbatch).get(option) else ""
+        return f"the nodes of --exclude{also}"
+    is_own = request.on_bad_node != "retry" or option in request.sbatch
+    return None if is_own else RETRY_REASONS.get(option)
+
+
+GATE_SECONDS = 600
+"""Seconds that the script waits for its gate. Only a client that was stopped needs so long to open one: it
+looks for a start at least every half minute. What the job waits counts as used time."""
+
+
+GATE_SHUT = 76
+"Exit status of a script whose gate was not opened."
+
+
+GATE_FILE = "gate"
+"The name of the gate, a link to one of these two words, in the folder of the records of a submission."
+
+
+GATE_OPEN, GATE_CLOSED = "open", "closed"
+
+
+EVENTS = frozenset(
+    """
+    all array_tasks begin end fail invalid_depend requeue stage_out time_limit time_limit_50 time_limit_80
+    time_limit_90
+    """.split()
+)
+"Of --mail-type, in lower case. https://slurm.schedmd.com/sbatch.html#OPT_mail-type"
+
+
+FIELDS = {"mail-type": "mail", "mail-user": "mail_user"}
+"The field of the request that sets an option."
+
+
+_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+
+def with_mail(request: Request, options: dict[str, str]) -> dict[str, str]:
+    """The further sbatch options of a job, with those for mail.
+
+    Raises:
+        RequestError: an event or the address is not valid, or an option contradicts another one.
+    """
+    if request.mail_user is not None and not _ADDRESS.fullmatch(request.mail_user):
+        raise RequestError(
+            f"{option('mail_user')} {request.mail_user!r} is not an address",
+            "Write one such as NAME@example.org.",
+        )
+    if request.mail in (None, NONE):
+        return options
+    types = ",".join(_event(text.strip()) for text in (request.mail or "").split(","))
+    own = {"mail-type": types} | ({"mail-user": request.mail_user} if request.mail_user else {})
+    if twice := own.keys() & request.sbatch.keys():
+        raise contradiction(option("mail"), option("sbatch", min(twice)))
+    return options | own
+
+
+def _event(name: str) -> str:
+    if name.lower() not in EVENTS:
+        raise RequestError(
+            f"{option('mail')}: {name!r} is not an event", did_you_mean(name.lower(), EVENTS, "mail")
+        )
+    return name.upper()
+
+
+SEGMENT_REASONS = {
+    "array": "each task is a segment of the run, and only one of them runs at a time",
+    "open-mode": "each segment appends to the log of the segments before",
+}
+"The reason for each sbatch option of such a job."
+
+
+def segment_options(request: Request) -> dict[str, str]:
+    """The sbatch options of the array.
+
+    Raises:
+        RequestError: the request contradicts --segments.
+    """
+    contradictions = {
+        option("requeue"): request.requeue,
+        option("on_bad_node", "retry"): request.on_bad_node == "retry",
+        option("sbatch", "array"): "array" in request.sbatch,
+        option("sweep"): request.sweep is not None,
+    }
+    for other, is_asked in contradictions.items():
+        if is_asked:
+            then = "Leave one out; an unfinished run continues in its next segment."
+            raise contradiction(option("segments"), other, then=then)
+    return {"array": f"1-{request.segments}%1", "open-mode": "append"}

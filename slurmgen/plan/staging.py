@@ -2,22 +2,28 @@
 
 from pathlib import PurePosixPath
 
-from msgspec import Struct
-
 from slurmgen.containers import ENGINES
-from slurmgen.errors import RequestError
-from slurmgen.field_names import option
-from slurmgen.request import Request
+from slurmgen.errors import RequestError, option
+from slurmgen.plan.model import Staging
+from slurmgen.request.model import Request
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.slurm.node_step import node_step
 from slurmgen.slurm.shell import Variable, is_full_path, word
 
 STAGED_DATA = "STAGED_DATA"
 "The variable with the folder of the data."
+
+
 _FOLDER = f'"${STAGED_DATA}"'
+
+
 _COPY = "copy"
+
+
 _NO_FILES = ("", "~", ".", "..")
 "Last parts of paths that name a folder."
+
+
 _TAR_OPTIONS = {
     ".tar": "-x",
     ".tar.gz": "-xz",
@@ -26,13 +32,6 @@ _TAR_OPTIONS = {
     ".tar.xz": "-xJ",
     ".tar.zst": "-xIzstd",
 }
-
-
-class Staging(Struct, frozen=True):
-    """The steps that copy data and remove it: lines of the batch script."""
-
-    step: str
-    removal: str
 
 
 def is_staged(request: Request) -> bool:

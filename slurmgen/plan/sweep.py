@@ -3,99 +3,44 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from slurmgen.errors import RequestError, contradiction
-from slurmgen.field_names import option
-from slurmgen.hints import Hint, offered
+from slurmgen.errors import Hint, RequestError, contradiction, offered, option
 from slurmgen.launchers import Layout
-from slurmgen.plan.reasons import Origin, Reason, default, derived
-from slurmgen.request import Request
+from slurmgen.plan.model import Array, Row, Sweeping
+from slurmgen.request.model import MOST_PER_GPU, TASK_FOLDER, Request, Sweep, arguments, runs_of
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import Variable, literal
-from slurmgen.sweep import MOST_PER_GPU, TASK_FOLDER, Parameters, Sweep, arguments, runs_of
 
 if TYPE_CHECKING:
     from slurmgen.plan.model import Plan
 
+
 SLURMS_ARRAY_SIZE = 1001
 "Slurm's default of MaxArraySize."
+
+
 RUN_DIR = "RUN_DIR"
 "The variable with the folder of a run."
+
+
 ARGUMENTS = "arguments"
 "The variable of the script with the arguments of a run."
+
+
 RUN_DIR_VARIABLE = Variable(
     RUN_DIR,
     f"{TASK_FOLDER}/ID_TASK",
     f'"$PWD/{TASK_FOLDER}/${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"',
     "The folder of this task of the sweep.",
 )
+
+
 PROGRESS_DIR = "PROGRESS_DIR"
 "The variable with the folder whose files are the progress of a job that is requeued or in segments."
+
+
 _PROGRESS = Variable(PROGRESS_DIR, "$RUN_DIR", '"$RUN_DIR"', "Files of other tasks are not its progress.")
-
-
-class Array(Struct, frozen=True):
-    """One job array of a sweep."""
-
-    first: int
-    "The task of the sweep that is task 0 of the array."
-    indexes: tuple[int, ...]
-    "The tasks of the array, as Slurm numbers them."
-    limit: int | None = None
-
-    @property
-    def directive(self) -> str:
-        """The value of --array.
-
-        >>> Array(0, (0, 1, 2, 5), 2).directive
-        '0-2,5%2'
-        """
-        return _ranges(self.indexes) + (f"%{self.limit}" if self.limit else "")
-
-    @property
-    def option(self) -> str:
-        """The value of --array and the argument of the script with which sbatch submits it."""
-        return f"--array={self.directive} SCRIPT {self.first}"
-
-
-class Row(Struct, frozen=True):
-    """A run in the script's table."""
-
-    number: int
-    words: tuple[str, ...]
-    "Its arguments, as shell words."
-
-
-class Sweeping(Struct, frozen=True):
-    """The sweep of a plan."""
-
-    runs: tuple[Parameters, ...]
-    "The parameters of each run."
-    rows: tuple[Row, ...]
-    arrays: tuple[Array, ...]
-    per_task: int = 1
-    "Runs of a task, which share a GPU."
-    current: int = 0
-    "Which of the arrays the plan is of."
-
-    @property
-    def array(self) -> Array:
-        """The array that the plan is of."""
-        return self.arrays[self.current]
-
-    @property
-    def tasks(self) -> int:
-        """Tasks of all arrays."""
-        return sum(len(array.indexes) for array in self.arrays)
-
-    def table(self) -> dict[int, tuple[Parameters, ...]]:
-        """The parameters of the runs of each task, by its index in the array."""
-        first, size = self.array.first, self.per_task
-        return {
-            index: self.runs[(first + index) * size : (first + index + 1) * size]
-            for index in self.array.indexes
-        }
 
 
 def find_sweep(request: Request, site: Site, layout: Layout) -> Sweeping | None:
@@ -214,50 +159,3 @@ def _arrays(tasks: Sequence[int], size: int, limit: int | None) -> tuple[Array, 
 def _share(limit: int | None, position: int, count: int) -> int | None:
     """One array's part of the limit of all."""
     return limit // count + (position < limit % count) if limit else None
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers as Slurm lists them."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in parts)
-
-
-_SHOWN = 3
-"Runs that are shown."
-
-
-def described(sweep: Sweeping) -> dict[str, object]:
-    """The sweep for `explain`."""
-    limit = sum(array.limit or 0 for array in sweep.arrays)
-    values = {
-        "runs": len(sweep.runs),
-        "tasks": sweep.tasks,
-        "arrays": len(sweep.arrays),
-        "at_a_time": limit or None,
-        "runs_per_gpu": sweep.per_task,
-        "first": "\n".join(" ".join(row.words) for row in sweep.rows[:_SHOWN]),
-    }
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def sweep_reasons(plan: "Plan", origin: Origin) -> dict[str, Reason]:
-    """The reason for each of these."""
-    if plan.sweep is None:
-        return {}
-    size, several = plan.profile.max_array_size, len(plan.sweep.arrays) > 1
-    most = f"MaxArraySize is {size}" if size else f"Slurm's default of MaxArraySize is {SLURMS_ARRAY_SIZE}"
-    return {
-        "runs": origin("sweep"),
-        "tasks": derived(
-            "each task of the array is one run" if plan.sweep.per_task == 1 else "runs share tasks"
-        ),
-        "arrays": derived(f"{most}{', so that the sweep is divided' if several else ''}"),
-        "at_a_time": origin("sweep"),
-        "runs_per_gpu": origin("sweep") if plan.sweep.per_task > 1 else default("each run has its own GPUs"),
-        "first": derived("the arguments of the first runs; the script has all"),
-    }

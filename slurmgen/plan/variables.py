@@ -1,4 +1,4 @@
-"""The environment variables that a job exports."""
+"""The environment variables of a job, its ranks and its secrets."""
 
 import re
 from collections.abc import Iterator
@@ -6,28 +6,74 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from slurmgen.containers import ENGINES, IMAGE_FILE, Engine
-from slurmgen.errors import RequestError
-from slurmgen.field_names import fields_in, option
+from slurmgen.errors import Hint, RequestError, fields_in, leave_it_out, offered, option
+from slurmgen.launchers import Launcher, Layout
 from slurmgen.launchers.ddp import RESTART_ENV
-from slurmgen.plan.environment import Setup
-from slurmgen.plan.rank_labels import NAME as LABEL
-from slurmgen.plan.rank_labels import label_variables
-from slurmgen.plan.ranks import Ranks
+from slurmgen.plan.model import JobSecrets, Ranks, Setup
 from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
 from slurmgen.plan.sweep import ARGUMENTS, PROGRESS_DIR, RUN_DIR, sweep_variables
-from slurmgen.plan.task_variables import expanded, expanded_in_steps
-from slurmgen.request import Request
+from slurmgen.request.model import Request
+from slurmgen.secret_names import in_clear
 from slurmgen.sites.model import Site
-from slurmgen.slurm.shell import Variable, variables_in, word
+from slurmgen.sites.nodes import Settings
+from slurmgen.slurm.shell import PER_TASK, Variable, literal, variables_in, word
+
+# Without it, the label is the rank within its node. https://docs.pytorch.org/docs/stable/elastic/run.html
+_TEMPLATE = "[rank${rank}]:"
+
+
+NAME = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+
+def srun_labels(request: Request, launcher: Launcher) -> tuple[str, ...]:
+    """The options of srun that label lines.
+
+    Raises:
+        RequestError: the ranks of this launcher share the output of one process.
+    """
+    if not request.label_ranks:
+        return ()
+    if launcher.labels is None:
+        raise RequestError(
+            f"{option('label_ranks')} has no effect with {launcher.name}: "
+            "its ranks write to the output of one process",
+            leave_it_out("label_ranks", text="Leave it out, and have the script write the rank."),
+        )
+    return ("--label",) if launcher.labels == "srun" else ()
+
+
+def launcher_labels(request: Request, launcher: Launcher) -> tuple[str, ...]:
+    """The options of torchrun that label lines; it writes them to files on the node, too."""
+    return ("--tee=3",) if request.label_ranks and launcher.labels == "torchrun" else ()
+
+
+def label_variables(request: Request, launcher: Launcher, prefix: str) -> dict[str, Variable]:
+    """The variable that gives torchrun the form of the label; `prefix` is what a container engine needs."""
+    if not launcher_labels(request, launcher):
+        return {}
+    why = "torchrun labels each line with its rank."
+    return {NAME: Variable(NAME, _TEMPLATE, literal(_TEMPLATE), why, prefix)}
+
 
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+
+
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
-OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, LABEL)
+
+
+OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, NAME)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
+
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
+
+
 _TEMPORARY = ("nodes", "addresses")
+
+
 _RETRY = ("preflight", "report", "nodes", "bad", "known", "job")
+
+
 _REQUEUE = (
     "REQUEUE_FILE",
     "STOP_FILE",
@@ -43,7 +89,10 @@ _REQUEUE = (
     "run",
 )
 
+
 _READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+
+
 _SEGMENTS = (
     *("segments", "this", "task", "restarts", "ended", "previous", "before", "try", "how", "reply", "job"),
     *("shown", "shows", "newest", "old", "sign", "silent", "on", "id", "left", "code"),
@@ -189,3 +238,107 @@ def _threads(count: int) -> Variable:
     """Threads of a rank; a value of the environment counts, since a twin has fewer cores."""
     default = f'"${{OMP_NUM_THREADS:-{count}}}"'
     return Variable("OMP_NUM_THREADS", str(count), default, "Threads per rank, unless already set.")
+
+
+_OWN = ("secrets", "runs_again")
+"Variables of the script's lines for secrets."
+
+
+def find_secrets(request: Request, ranks: Ranks, setup: Setup, further: dict[str, str]) -> JobSecrets | None:
+    """The secrets of a request; None without any.
+
+    Raises:
+        RequestError: one is also an ordinary variable, or has no effect; or a variable looks like a secret.
+    """
+    _check_env(request)
+    if not request.secrets:
+        return None
+    taken = dict.fromkeys((*OWN, *_OWN), "the script uses that name")
+    taken |= dict(names_set_later(request, ranks, setup))
+    of_env = f"{option('env')} sets it too, and its value is part of the script"
+    taken |= dict.fromkeys(request.env, of_env)
+    for name in request.secrets:
+        if name in taken:
+            raise RequestError(
+                f"{name} cannot be a secret: {taken[name]}", "Leave one of them out.", "secrets"
+            )
+    for name in request.env.keys() & set(_OWN):
+        raise RequestError(
+            f"{option('env', name)} would have no effect: the script uses that name", "Leave it out."
+        )
+    _check_arguments(request)
+    prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
+    return JobSecrets(request.secrets, prefix, "array" in further and not request.in_segments)
+
+
+def _check_arguments(request: Request) -> None:
+    """Refuse a secret in what becomes an argument, which every user of a node can see."""
+    for what, text in expanded_in_steps(request):
+        for name in set(request.secrets or ()) & set(variables_in(text)):
+            if "env" not in fields_in(what):
+                raise RequestError(
+                    f"{what} has ${name}, a secret that would be in the list of processes",
+                    "Read the variable in the program instead.",
+                )
+
+
+def _check_env(request: Request) -> None:
+    """Refuse a variable that looks like a secret: its value would be part of the script."""
+    for name, value in request.env.items():
+        if name not in (request.not_secret or ()) and in_clear(name, value):
+            raise RequestError(
+                f"{option('env', name)} looks like a secret, and its value would be part of the script",
+                Hint(
+                    f"Use {option('secrets', name)}, or {option('not_secret', name)} if it is not secret; "
+                    "see docs/secrets.md.",
+                    (*offered("secrets", name), *offered("not_secret", name)),
+                ),
+            )
+
+
+def task_variables(
+    request: Request, site: Site, settings: Settings, launcher: Launcher, layout: Layout
+) -> tuple[Variable, ...]:
+    """The variables that each task exports for itself, except those that the request sets.
+
+    The profile overrides the launcher: it may say that each task sees one GPU only, as its local rank 0.
+    """
+    return tuple(
+        Variable(name, value, word(value), site.env.notes.get(name))
+        for name, value in {**launcher.task_env(layout), **settings.task_env}.items()
+        if name not in request.env
+    )
+
+
+def check_per_task(request: Request, tasks: int) -> None:
+    """Refuse per-task variables in values that the batch script expands once for all tasks.
+
+    Raises:
+        RequestError: a value has such a variable.
+    """
+    for what, text in expanded(request) if tasks > 1 else ():
+        for name in variables_in(text):
+            if name in PER_TASK:
+                raise RequestError(
+                    f"{what} has ${name}, which the batch script expands once for all {tasks} tasks",
+                    "Read it in the training script, or set a variable from it in [env.task] of the profile.",
+                )
+
+
+def expanded(request: Request) -> Iterator[tuple[str, str]]:
+    """The values whose variables the batch script expands, and what they are."""
+    for field in ("container", "python_env", "launcher_config"):
+        yield option(field), getattr(request, field) or ""
+    for field in ("binds", "stage", "stage_archives", "launcher_args"):
+        yield from ((option(field), text) for text in getattr(request, field) or ())
+    yield from ((option("env", name), value) for name, value in request.env.items())
+    arguments = (*(request.command or ()), *(request.script_args or ()))
+    yield from ((f"the argument {text!r}", text) for text in arguments)
+
+
+def expanded_in_steps(request: Request) -> Iterator[tuple[str, str]]:
+    """The same values of all steps of a job."""
+    yield from expanded(request)
+    for step in request.then or ():
+        arguments = (*(step.command or ()), *(step.script_args or ()))
+        yield from ((f"the argument {text!r} of then", text) for text in arguments)

@@ -17,10 +17,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 from slurmgen.errors import CommandFailed, TransferFailed
-from slurmgen.remote.duplex import PART, Duplex
 from slurmgen.remote.transport import (
     MAX_REPLY,
+    PART,
     Completed,
+    Duplex,
     ReplyTooLong,
     TimedOut,
     chunks,

@@ -1,4 +1,4 @@
-"""This machine as a transport: a login node on which slurmgen itself runs, or a twin."""
+"""Commands on this machine."""
 
 import contextlib
 import fcntl
@@ -7,19 +7,24 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
+import termios
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import tty
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from slurmgen.remote.duplex import Duplex, Socket, program
 from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed
-from slurmgen.remote.terminal import ignored_interrupt
-from slurmgen.remote.transport import Closing, Completed, unreachable
+from slurmgen.remote.transport import Closing, Completed, Duplex, Socket, program, unreachable
 
 _PIPE = 1 << 20
+
+
 _DIAL_TIMEOUT = 10.0
+
+
 END_TIMEOUT = 1.0
 "Seconds until a shell ends whose command has ended; its login files may have started what does not."
 
@@ -208,3 +213,40 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_terminal() -> bool:
+    """Whether standard input is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def size() -> os.terminal_size:
+    """Columns and lines of the terminal, or those of an old one."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stdin.fileno())
+    return os.terminal_size((80, 24))
+
+
+@contextlib.contextmanager
+def ignored_interrupt() -> Iterator[None]:
+    """Leave ^C to a program that shares the terminal."""
+    # Not SIG_IGN, which the program would inherit.
+    before = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def raw(on_resize: Callable[[], None]) -> Iterator[None]:
+    """Pass each key on as it is, ^C included, and report when the size of the terminal changes."""
+    keys = sys.stdin.fileno()
+    modes = termios.tcgetattr(keys)
+    before = signal.signal(signal.SIGWINCH, lambda _signal, _frame: on_resize())
+    try:
+        tty.setraw(keys, termios.TCSADRAIN)  # keeps what has been typed already
+        yield
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, modes)
+        signal.signal(signal.SIGWINCH, before)

@@ -1,28 +1,51 @@
-"""Route: how a site is reached. It is stored with each job, so that the job can be found again."""
+"""The route to a site: this machine, or SSH to its login node."""
 
+import contextlib
+import os
 import random
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import ConfigError, ConnectionBroke, LoginDropped
+from slurmgen.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionBroke,
+    ConnectionFailed,
+    LoginDropped,
+    SlurmgenError,
+)
+from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
+from slurmgen.sites.model import Login
+from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.config.user import Personal
-    from slurmgen.remote.ssh.destination import Destination
-    from slurmgen.remote.ssh.prompt import Prompt
-    from slurmgen.sites.model import Login, Site
+    from slurmgen.remote.ssh.config import Destination
+    from slurmgen.sites.model import Site
+
 
 Via = Literal["ssh", "local", "twin"]
+
+
 SshClient = Literal["paramiko", "openssh"]
+
+
 PAUSES = (0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0)
 "Seconds, on average, before a login that the host drops is begun again."
+
+
 _NAME_A_HOST = (
     "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
 )
@@ -70,8 +93,6 @@ def find_route(
     if via != "ssh":
         return Route(site=site.name, via=via)
     if not host:
-        from slurmgen.remote.login_advice import login_of
-
         note = login_of(site.name).note or ""
         raise ConfigError(
             f"site {site.name} has no login host",
@@ -120,7 +141,6 @@ def destination_of(route: Route) -> "tuple[Destination, Login]":
     Raises:
         RequestError, ConfigError: see `destination`.
     """
-    from slurmgen.remote.login_advice import is_about, jump_host, login_of
     from slurmgen.remote.ssh.config import destination
     from slurmgen.sites.model import Login
 
@@ -133,7 +153,7 @@ def uses_openssh(route: Route, to: "Destination") -> bool:
     """Whether OpenSSH's client is used: it is chosen, or the user has a connection open that it shares."""
     if route.ssh_client == "openssh" or not to.sharing or not Path(to.sharing.path).is_socket():
         return route.ssh_client == "openssh"
-    from slurmgen.remote.ssh.openssh_command import for_shared, is_shared
+    from slurmgen.remote.ssh.openssh import for_shared, is_shared
 
     return is_shared(for_shared(to, to.sharing.path), to.alias)
 
@@ -166,7 +186,6 @@ def _let_in(log_in: Callable[[], Transport]) -> Transport:
 
 def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
     """Log in, or use a connection that is shared already, which needs no certificate."""
-    from slurmgen.remote.login_advice import advised, check_certificates
 
     to, login = destination_of(route)
     check = partial(check_certificates, route.site, login, to)
@@ -193,3 +212,308 @@ def _require_slurm(route: Route) -> None:
             "which has no Slurm: there is no sbatch on PATH",
             f"{_NAME_A_HOST} or run slurmgen on a login node.",
         )
+
+
+_END_TIMEOUT = 2.0
+"Seconds that an unused login may take to end; after that it ends with the process."
+
+
+class PendingLogin(Protocol):
+    """A login that has begun."""
+
+    def transport(self) -> Transport:
+        """Wait for the login to finish; raises what `open_route` raises."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class BackgroundLogin:
+    """A login that starts when the block begins. If `transport` was not called, it ends with the block.
+
+    Only `transport` raises the errors of the login, so that errors in local files are reported first.
+    """
+
+    def __init__(self, route: Route, prompt: Prompt | None = None, *, starts: bool = True) -> None:
+        self._route = route
+        self._prompt = prompt
+        self._starts = starts and route.via == "ssh"
+        self._resources = contextlib.ExitStack()
+        self._pending: PendingLogin | None = None
+        self._error: SlurmgenError | None = None
+
+    def __enter__(self) -> Self:
+        if self._starts:
+            try:
+                self._pending = self._resources.enter_context(_started(self._route, self._prompt))
+            except SlurmgenError as error:
+                self._error = error
+        return self
+
+    def transport(self) -> Transport:
+        """Wait for the login to finish.
+
+        Raises:
+            RemoteError, ConfigError, TwinError: as `open_route`.
+        """
+        if self._error:
+            raise self._error
+        if self._pending:
+            return self._pending.transport()
+        return open_route(self._route, self._prompt)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.__exit__(kind, error, trace)
+
+
+def _started(route: Route, prompt: Prompt | None) -> PendingLogin:
+    # A thread that finds a shared connection uses it: that needs no prompt.
+    return _OpenSshLogin(route, prompt) if route.ssh_client == "openssh" else _LoginThread(route, prompt)
+
+
+class _OpenSshLogin:
+    """A login by ssh in the background, with the advice of the profile if it fails."""
+
+    def __init__(self, route: Route, prompt: Prompt | None) -> None:
+        from slurmgen.remote.ssh.openssh import Login
+
+        self._route, self._prompt = route, prompt
+        to, login = destination_of(route)
+        self._login = Login(to, prompt, partial(check_certificates, route.site, login, to))
+        self._advice = partial(advised, route.site, login, to, interactive=prompt is not None)
+
+    def __enter__(self) -> Self:
+        self._login.__enter__()
+        return self
+
+    def transport(self) -> Transport:
+        """See PendingLogin."""
+        try:
+            with self._advice():
+                return self._login.transport()
+        except ConnectionBroke:
+            return open_route(self._route, self._prompt)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._login.__exit__(kind, error, trace)
+
+
+class _LoginThread:
+    """A login in a thread; it shows no prompt before `transport` is called."""
+
+    def __init__(self, route: Route, prompt: Prompt | None) -> None:
+        self._route = route
+        self._wanted = threading.Event()
+        self._prompt = _DeferredPrompt(prompt, self._wanted) if prompt else None
+        self._login: Future[Transport] = Future()
+        # Not a thread of a pool, for which Python would wait at exit.
+        self._thread = threading.Thread(target=self._log_in, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def transport(self) -> Transport:
+        """See PendingLogin."""
+        self._wanted.set()
+        login, self._login = self._login.result(), Future()
+        return login
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._prompt and not self._wanted.is_set():
+            self._prompt.is_cancelled = True
+            self._wanted.set()
+        unwanted = self._login
+        unwanted.add_done_callback(_close)
+        if kind is not KeyboardInterrupt:  # then it may be waiting at a prompt
+            self._thread.join(_END_TIMEOUT)
+
+    def _log_in(self) -> None:
+        login = self._login
+        try:
+            login.set_result(open_route(self._route, self._prompt))
+        except BaseException as error:  # `transport` raises it
+            login.set_exception(error)
+
+
+def _close(unwanted: Future[Transport]) -> None:
+    if not unwanted.exception():
+        unwanted.result().close()
+
+
+class _DeferredPrompt:
+    """A prompt that waits until the login is wanted."""
+
+    def __init__(self, prompt: Prompt, wanted: threading.Event) -> None:
+        self._prompt = prompt
+        self._wanted = wanted
+        self.is_cancelled = False
+
+    def __call__(self, prompt: str, /) -> str:
+        """See Prompt."""
+        self._wait()
+        return self._prompt(prompt)
+
+    def show(self, text: str, /) -> None:
+        """See Prompt."""
+        self._wait()
+        self._prompt.show(text)
+
+    def _wait(self) -> None:
+        self._wanted.wait()
+        if self.is_cancelled:
+            raise EOFError
+
+
+def login_of(site: str) -> Login:
+    """The login facts of a site; all unset if the user has no such profile, and none is bundled."""
+    from slurmgen.sites.profiles import load_site
+
+    try:
+        return load_site(site).login
+    except ConfigError:
+        return Login()
+
+
+def jump_host(login: Login, host: str) -> str | None:
+    """The jump host of a profile for `[USER@]HOST`, if that is a login host and not a jump host itself.
+
+    The user of the host is that of the jump host too.
+    """
+    user, _, alias = host.rpartition("@")
+    if login.jump_host is None or alias.lower() not in {*_hosts(login)} - _jump_hosts(login.jump_host):
+        return None
+    return f"{user}@{login.jump_host}" if user and "@" not in login.jump_host else login.jump_host
+
+
+def _jump_hosts(value: str) -> set[str]:
+    """The names of the hosts in a value of ProxyJump: `[USER@]HOST[:PORT],...`."""
+    return {spec.rpartition("@")[2].partition(":")[0].strip().lower() for spec in value.split(",")}
+
+
+def is_about(login: Login, to: "Destination") -> bool:
+    """Whether the facts of a profile are about a host: one that it names, or any if it names none."""
+    return login.host is None or bool({to.alias.lower(), to.host} & {*_hosts(login)})
+
+
+def check_certificates(site: str, login: Login, to: "Destination") -> None:
+    """Refuse a login that must fail: it needs a certificate, and all have expired.
+
+    Raises:
+        AuthenticationFailed: they have, and there is no agent that may hold another one.
+    """
+    if _needs_certificate(login) and _all_expired(to):
+        raise AuthenticationFailed(
+            f"{to.alias} was not contacted: {_certificates(to)}", _renewal(site, login)
+        )
+
+
+@contextmanager
+def advised(site: str, login: Login, to: "Destination", *, interactive: bool) -> Iterator[None]:
+    """Add what the profile says to the error of a login that fails.
+
+    Raises:
+        AuthenticationFailed, ConnectionFailed: as within the block.
+    """
+    try:
+        yield
+    except AuthenticationFailed as error:
+        if _needs_certificate(login):
+            hint = f"{_renewal(site, login)} {_sentence(_certificates(to))}"
+        elif login.methods and "key" not in login.methods:
+            hint = _without_keys(site, login, to, interactive=interactive)
+        else:
+            hint = error.hint + ("" if interactive else _unattended(login, to))
+        raise AuthenticationFailed(error.fact, hint + _note(login)) from error
+    except ConnectionFailed as error:
+        hint = error.hint + _others(site, login, to) + _note(login)
+        raise type(error)(error.fact, hint) from error
+
+
+def _hosts(login: Login) -> list[str]:
+    hosts = (login.host, *login.other_hosts, login.automation_host)
+    return [host.lower() for host in hosts if host]
+
+
+def _needs_certificate(login: Login) -> bool:
+    return "certificate" in login.methods or login.certificate_command is not None
+
+
+def _expiries(to: "Destination") -> dict[Path, float]:
+    """The certificates of the user for a host and its jump hosts, with the time when each expires."""
+    from slurmgen.remote.ssh import authenticate
+
+    files = [path for host in to.chain for path in host.certificate_files]
+    files += [authenticate.certificate_beside(path) for host in to.chain for path in host.identity_files]
+    found = {path: authenticate.certificate_expiry(path) for path in files}
+    return {path: when for path, when in found.items() if when is not None}
+
+
+def _all_expired(to: "Destination") -> bool:
+    has_agent = to.agent != "none" and bool(to.agent or os.environ.get("SSH_AUTH_SOCK"))
+    expiries = _expiries(to).values()
+    return bool(expiries) and not has_agent and max(expiries) <= time.time()
+
+
+def _certificates(to: "Destination") -> str:
+    """The state of the user's certificates."""
+    expiries = _expiries(to)
+    if not expiries:
+        return "no certificate was found beside the keys, nor by CertificateFile in ssh_config"
+    path, when = max(expiries.items(), key=lambda item: item[1])
+    if when == float("inf"):
+        return f"the certificate {path} does not expire"
+    moment = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"the certificate {path} {'has expired' if when <= time.time() else 'is valid'}: {moment}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _renewal(site: str, login: Login) -> str:
+    hours = login.certificate_hours
+    lifetime = f", which is valid for {counted(hours, 'hour')}" if hours else ""
+    how = f"run `{login.certificate_command}`" if login.certificate_command else "get a new one from the site"
+    return f"{site} accepts an SSH certificate{lifetime}: {how}, then try again."
+
+
+_NEEDED = {"password": "your password", "otp": "a one-time code"}
+
+
+def _without_keys(site: str, login: Login, to: "Destination", *, interactive: bool) -> str:
+    """The advice for a site that accepts no keys."""
+    needed = " and ".join(_NEEDED[method] for method in login.methods if method in _NEEDED)
+    again = "Check the user (--host USER@HOST) and try again." if interactive else "Run this in a terminal."
+    return (
+        f"{site} asks for {needed}, and accepts no key. {again} While a connection of `{to.ssh}` is open "
+        "that ssh_config shares (ControlMaster and ControlPath), no command needs another login."
+    )
+
+
+def _unattended(login: Login, to: "Destination") -> str:
+    host = login.automation_host
+    if host is None or to.alias.lower() == host.lower():
+        return ""
+    return f" For logins without a terminal the site has --host {host}, which needs a restricted key."
+
+
+def _others(site: str, login: Login, to: "Destination") -> str:
+    own = (to.alias.lower(), to.host)
+    hosts = [host for host in (login.host, *login.other_hosts) if host and host.lower() not in own]
+    if not hosts:
+        return ""
+    return f" Other login hosts of {site}: {', '.join(hosts)}; name one with --host."
+
+
+def _note(login: Login) -> str:
+    return f" {login.note}" if login.note else ""

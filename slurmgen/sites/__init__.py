@@ -1,1 +1,1 @@
-"""Sites: their profiles, the checks of those, and the node and limits of a job."""
+"""Sites: their profiles, checks of profiles, and the node and limits of a job."""

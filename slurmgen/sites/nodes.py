@@ -1,14 +1,14 @@
-"""The node and the limits of a job, for the plan, the linter and the twin alike.
-
-A fact of the GPU type takes precedence over one of the partition's node, and that over the site's node.
-"""
+"""Which nodes and limits a job gets."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
-from slurmgen.sites.model import GpuType, Limits, Node, Partition, Site
-from slurmgen.slurm import sizes
+from slurmgen.request.model import Request, merge
+from slurmgen.sites.model import GpuType, LaunchOptions, Limits, Modules, Node, Partition, Site, When
+from slurmgen.slurm import units
+from slurmgen.slurm.sbatch_options import SbatchOptions
 
 
 class Place(Struct, frozen=True):
@@ -174,7 +174,7 @@ def _smallest(nodes: Sequence[Node]) -> Node:
 
 
 def _least(memory: Iterable[str | None]) -> str | None:
-    return min((size for size in memory if size), key=sizes.megabytes, default=None)
+    return min((size for size in memory if size), key=units.megabytes, default=None)
 
 
 def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str, Limits]:
@@ -203,3 +203,141 @@ def _name(site: Site, partition: str | None, gpu_type: str | None) -> str:
         return f"{site.name} with {gpu_type} GPUs"
     has_own = partition in site.partitions and site.partitions[partition].node
     return f"{site.name}'s partition {partition}" if has_own else site.name
+
+
+T = TypeVar("T")
+
+
+class Shape(Struct, frozen=True):
+    """The facts of a job that the conditions of a profile depend on."""
+
+    nodes: int
+    gpus_per_node: int
+    task_per_gpu: bool
+    container: bool = False
+
+
+class Settings(Struct, frozen=True):
+    """All that a profile sets for one job."""
+
+    sbatch: SbatchOptions
+    modules: Modules
+    env: dict[str, str]
+    task_env: dict[str, str]
+    launch: LaunchOptions
+    account_suffix: str
+    refusals: dict[str, str] = {}
+    "Why the site refuses the job, by the name of the table."
+    notes: dict[str, str] = {}
+    "What users should know about the job, by the name of the table."
+
+
+def settings_of(site: Site, place: Place, shape: Shape) -> Settings:
+    """The settings of a job; of several values of one key, the last table's counts."""
+    named = {name: table for name, table in site.when.items() if _applies(table, place, shape)}
+    tables = tuple(named.values())
+    kind = site.gpu.types.get(place.gpu_type or "")
+    return Settings(
+        sbatch=_merged(site.sbatch, kind.sbatch if kind else {}, *(table.sbatch for table in tables)),
+        modules=Modules(
+            init=_joined(site.modules.init, *(table.modules.init for table in tables)),
+            load=_joined(site.modules.load, *(table.modules.load for table in tables)),
+        ),
+        env=_merged(*_groups(site, shape), *(table.env for table in tables)),
+        task_env=_merged(site.env.task, *(table.task_env for table in tables)),
+        launch=_launch(site.launch, *(table.launch for table in tables)),
+        account_suffix="".join(table.account_suffix for table in tables),
+        refusals={name: table.refuse for name, table in named.items() if table.refuse},
+        notes={name: table.note for name, table in named.items() if table.note},
+    )
+
+
+def _applies(table: When, place: Place, shape: Shape) -> bool:
+    """Whether a job meets all conditions of a table; a fact that the profile lacks meets none."""
+    facts = {
+        "nodes": "one" if shape.nodes == 1 else "several",
+        "tasks": "per-gpu" if shape.task_per_gpu else "per-node",
+        "whole_nodes": None if place.node.gpus is None else shape.gpus_per_node == place.node.gpus,
+        "has_gpus": shape.gpus_per_node > 0,
+        "several_gpus": shape.nodes * shape.gpus_per_node > 1,
+        "gpu_type": place.gpu_type,
+        "qos": place.qos,
+        "container": shape.container,
+    }
+    return all(getattr(table, name) in (None, value) for name, value in facts.items()) and (
+        table.partition is None or set(place.partitions) == {table.partition}
+    )
+
+
+def _groups(site: Site, shape: Shape) -> Iterator[dict[str, str]]:
+    yield site.env.always
+    if shape.nodes * shape.gpus_per_node > 1:
+        yield site.env.multi_gpu
+    if shape.nodes > 1 and shape.gpus_per_node:
+        yield site.env.multi_node
+
+
+def _launch(*tables: LaunchOptions) -> LaunchOptions:
+    return LaunchOptions(
+        srun=_joined(*(table.srun for table in tables)),
+        torchrun=next((table.torchrun for table in reversed(tables) if table.torchrun), ()),
+        torchrun_options=_joined(*(table.torchrun_options for table in tables)),
+        mpi=next((table.mpi for table in reversed(tables) if table.mpi), None),
+        before=_joined(*(table.before for table in tables)),
+        before_on_each_node=_joined(*(table.before_on_each_node for table in tables)),
+    )
+
+
+def _merged(*tables: dict[str, T]) -> dict[str, T]:
+    return {key: value for table in tables for key, value in table.items()}
+
+
+def _joined(*parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for part in parts for word in part)
+
+
+SIZES = {"1gpu": "one GPU", "node": "one node", "2nodes": "two nodes"}
+
+
+SIX_SHAPES = (
+    ("python", "1gpu"),
+    ("ddp", "node"),
+    ("lightning", "node"),
+    ("accelerate", "node"),
+    ("ddp", "2nodes"),
+    ("lightning", "2nodes"),
+)
+"Framework and size. They cover every launcher, and each way of starting ranks on several nodes."
+
+
+_GPUS = 4
+"GPUs of a node, where the profile does not say."
+
+
+_ACCOUNT = "project1"
+
+
+_NO_OPTIONS = Request()
+
+
+def shape_request(site: Site, framework: str, size: str, options: Request = _NO_OPTIONS) -> Request:
+    """The request of a shape: what the site requires gets a value, all else is left to its defaults.
+
+    Args:
+        site: the cluster.
+        framework: the launcher.
+        size: a key of SIZES.
+        options: what the user requests besides, such as a partition.
+    """
+    places = places_of(site, options.partition, options.gpu_type, options.qos)
+    known = max((place.node.gpus or 0 for place in places), default=0)
+    per_node = known or _GPUS
+    gpus, nodes = {
+        "1gpu": (1, None),
+        "node": (per_node, None),
+        "2nodes": (2 * per_node, None if known else 2),
+    }[size]
+    qos = next(iter(site.qos), None) if site.qos_required and not site.default_qos else None
+    account = _ACCOUNT if site.account.required else None
+    shape = Request(framework=framework, gpus=gpus, nodes=nodes, account=account, qos=qos)
+    return merge(shape, options)

@@ -13,14 +13,11 @@ from typing import Any
 import msgspec
 
 from slurmgen.errors import ConfigError, did_you_mean
-from slurmgen.paths import bundled, config_folder
-from slurmgen.sites.checks import faults
-from slurmgen.sites.contradictions import contradictions
-from slurmgen.sites.fault import Fault
+from slurmgen.files import bundled, config_folder
+from slurmgen.sites.checks import Fault, contradictions, faults
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import unprintable
-from slurmgen.toml_errors import shortened
-from slurmgen.toml_structs import has, located, problems, read_own, read_toml
+from slurmgen.toml import has, located, problems, read_own, read_toml, shortened
 
 Layer = tuple[Path, dict[str, Any]]
 "A profile's file and its own data."

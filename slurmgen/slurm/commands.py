@@ -1,16 +1,11 @@
-"""The Slurm commands that slurmgen runs, as argument vectors.
-
-Options are long and formats are fixed, so that no alias and no variable such as SQUEUE_FORMAT changes the
-reply. Values are not quoted here: the transport quotes the vector.
-"""
+"""The command lines of Slurm's programs, and the fields that they print."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from typing import Any, NamedTuple
 
 from msgspec import Struct
-
-from slurmgen.slurm import fields
 
 
 class Identity(Struct, frozen=True):
@@ -73,12 +68,12 @@ def partitions() -> list[str]:
 
     Nodes are counted as allocated/idle/other/total.
     """
-    return ["sinfo", "--all", "--noheader", f"--format={fields.SEPARATOR.join(['%P', '%a', '%F'])}"]
+    return ["sinfo", "--all", "--noheader", f"--format={SEPARATOR.join(['%P', '%a', '%F'])}"]
 
 
 def squeue(*jobs: JobId) -> list[str]:
     """Query jobs of one cluster that the controller knows: active jobs, and those that ended recently."""
-    names = fields.SEPARATOR.join(field.name for field in fields.SQUEUE)
+    names = SEPARATOR.join(field.name for field in SQUEUE)
     # --all: also in hidden partitions. --array: without it, a long list of tasks ends in "...".
     return [
         *("squeue", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--all", "--states=all", "--array"),
@@ -107,12 +102,12 @@ def sacct(*jobs: JobId) -> list[str]:
 
     Without --duplicates it reports only the last job of an id, and of that only the last run.
     """
-    names = ",".join(field.name for field in fields.SACCT)
+    names = ",".join(field.name for field in SACCT)
     # Without a start time, some versions report only jobs since midnight. The end is after any clock's now.
     return [
         *("sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--duplicates"),
         *(f"--starttime={_since(jobs)}", "--endtime=now+2days"),
-        *("--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}", f"--format={names}"),
+        *("--noheader", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={names}"),
     ]
 
 
@@ -140,8 +135,8 @@ def exit_codes(*jobs: JobId) -> list[str]:
     codes of steps may show that of the job.
     """
     argv = ["sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", f"--starttime={_since(jobs)}"]
-    names = ",".join(field.name for field in fields.EXIT_CODES)
-    plain = f"--allocations --noheader --parsable2 --delimiter='{fields.SEPARATOR}' --format={names}"
+    names = ",".join(field.name for field in EXIT_CODES)
+    plain = f"--allocations --noheader --parsable2 --delimiter='{SEPARATOR}' --format={names}"
     older = f'*" "2[0-2].*|*" "1*) exec "$@" {plain};;'
     return ["sh", "-c", f'case $(sacct --version) in {older} *) exec "$@" --json;; esac', "sacct", *argv]
 
@@ -157,3 +152,95 @@ def _cluster(*jobs: JobId) -> list[str]:
 
 def _numbers(jobs: tuple[JobId, ...]) -> str:
     return ",".join(job.number for job in jobs)
+
+
+# Slurm's commands also read options from variables. Set by an allocation or a shell profile, they would
+# change the job: a leaked SLURM_CPU_BIND slowed a fleet threefold
+# (https://github.com/goodfire-ai/spd/pull/955). Two variables are kept: SLURM_CONF locates Slurm's
+# configuration, and SLURM_JWT authenticates the user where munge does not. SLURM_CLUSTERS is unset, because
+# the script names the job's cluster, and later queries must use the same one.
+CLEAN = (
+    'for slurmgen_name in "${!SLURM_@}" "${!SBATCH_@}" "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"; do '
+    'case $slurmgen_name in SLURM_CONF|SLURM_JWT) ;; *) unset "$slurmgen_name" ;; esac; done; exec "$@"'
+)
+
+
+SEPARATOR = "|"
+
+
+_EMPTY = frozenset({"None", "(null)", "N/A", "Unknown", "INVALID", "Partition_Limit", "None assigned"})
+"What Slurm prints where there is no value."
+
+
+def value(text: str) -> str:
+    """A value as Slurm prints it; empty if there is none.
+
+    >>> value("n[1-2]"), value("N/A")
+    ('n[1-2]', '')
+    """
+    return "" if text in _EMPTY else text
+
+
+class Field(NamedTuple):
+    """One field of a reply."""
+
+    name: str
+    "Name in --format."
+    attribute: str
+    "Of JobState, or a part of its usage."
+    convert: Callable[[str], str] = value
+    "`str` for what may be equal to one of Slurm's words for no value."
+
+
+# The last field may contain the separator: a job may have any name. A folder or comment that contains it
+# shifts the name, which is only shown.
+SQUEUE = (
+    Field("%i", "id", str),
+    Field("%T", "state", str),
+    Field("%r", "reason"),
+    Field("%M", "elapsed"),
+    Field("%l", "time_limit"),
+    Field("%S", "start"),
+    Field("%N", "nodes"),
+    Field("%x", "excluded"),
+    Field("%V", "submitted"),
+    Field("%Z", "folder"),
+    Field("%k", "comment"),
+    Field("%j", "name", str),
+)
+
+
+# All are in 20.11 too (https://slurm.schedmd.com/archive/slurm-20.11.9/sacct.html).
+SACCT = (
+    Field("JobID", "id", str),
+    Field("State", "state", str),
+    Field("ExitCode", "exit_code"),
+    Field("Elapsed", "elapsed"),
+    Field("Timelimit", "time_limit"),
+    Field("Start", "start"),
+    Field("NodeList", "nodes"),
+    Field("AllocTRES", "allocated"),
+    Field("TotalCPU", "cpu_time"),
+    Field("TRESUsageInTot", "used"),
+    Field("Submit", "submitted"),
+    Field("WorkDir", "folder"),
+    Field("Comment", "comment"),
+    Field("JobName", "name", str),
+)
+
+
+# The highest exit code of the steps that srun started is not printed 128 too small.
+EXIT_CODES = (
+    Field("JobID", "id", str),
+    Field("DerivedExitCode", "exit_code"),
+    Field("WorkDir", "folder"),
+    Field("JobName", "name", str),
+)
+
+
+def read_row(line: str, fields: tuple[Field, ...]) -> dict[str, Any]:
+    """The attributes of one line of a reply; empty if the line has fewer fields."""
+    cells = line.split(SEPARATOR, len(fields) - 1)
+    if len(cells) != len(fields):
+        return {}
+    return {field.attribute: field.convert(cell) for field, cell in zip(fields, cells, strict=True)}

@@ -2,8 +2,7 @@
 
 import re
 
-from slurmgen.errors import RequestError
-from slurmgen.field_names import option
+from slurmgen.errors import RequestError, option
 
 SbatchOptions = dict[str, str | bool]
 "By long name; `true` for an option without a value, `false` to leave the option out."

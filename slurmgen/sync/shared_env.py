@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from slurmgen.files import NotPlainFile, read_bytes
-from slurmgen.paths import make_private
+from slurmgen.files import NotPlainFile, make_private, read_bytes
 from slurmgen.sync.files import Snapshot, readable
 
 FOLDER = "envs"

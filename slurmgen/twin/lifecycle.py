@@ -12,11 +12,10 @@ from msgspec import structs
 
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
-from slurmgen.twin import accounting, commands, daemons, database, files, machine, processes, store
+from slurmgen.twin import accounting, configuration, daemons, installation, store
 from slurmgen.twin.daemons import Daemon
 from slurmgen.twin.installation import Installation, installed
-from slurmgen.twin.layout import LOCALHOST, Group, Layout, groups
-from slurmgen.twin.shape import assumptions
+from slurmgen.twin.layout import LOCALHOST, Group, Layout, assumptions, groups
 from slurmgen.twin.store import Twin
 
 READY_TIMEOUT = 120.0
@@ -51,14 +50,14 @@ def up(
         if old and old.is_running and old.is_complete:
             return _restarted(old)
         slurm = slurm or installed()
-        programs = slurm.programs(*machine.SLURM_PROGRAMS) | machine.programs(
-            *(machine.SSH_PROGRAMS if ssh else ())
+        programs = slurm.programs(*installation.SLURM_PROGRAMS) | installation.programs(
+            *(installation.SSH_PROGRAMS if ssh else ())
         )
         wanted = accounting.needed(site, tuple(accounts))
         programs |= _accounting_programs(slurm) if wanted else {}
         shape = groups(site, nodes, gpu_type)
         _clear(site.name)
-        with machine.free_ports(3 + sum(group.count for group in shape)) as port:
+        with installation.free_ports(3 + sum(group.count for group in shape)) as port:
             layout = _layout(site, shape, slurm, port, tuple(accounts), accounting="slurmdbd" in programs)
             return _start(layout, programs, gpu_type)
 
@@ -78,9 +77,9 @@ def _layout(
         site=site,
         groups=shape,
         folder=store.root() / site.name,
-        user=machine.user_name(),
+        user=installation.user_name(),
         hostname=hostname,
-        loopback=machine.loopback(hostname),
+        loopback=installation.loopback(hostname),
         slurm=slurm,
         accounting=accounting,
         accounts=accounts,
@@ -105,21 +104,21 @@ def down(site_name: str) -> None:
 def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twin:
     twin = _twin(layout, programs, gpu_type)
     try:
-        files.write(layout, programs)
+        configuration.write_files(layout, programs)
         store.save(structs.replace(twin, is_complete=False))
         for daemon in twin.daemons:
             daemons.start(daemon)
             if daemon.name == "slurmdbd":
                 daemons.wait_for_port(daemon, layout.address, layout.dbd_port)
-                database.manage(twin, accounting.registration(layout))
+                accounting.manage(twin, accounting.registration(layout))
         if layout.accounting:
             # slurmdbd sends each change once: slurmctld would never know what it could not receive.
             daemons.wait_for_port(_controller(twin), layout.address, layout.port)
             for command in accounting.association(layout):
-                database.manage(twin, [command])
+                accounting.manage(twin, [command])
         _wait_until_idle(twin)
         if layout.accounting:
-            database.manage(twin, accounting.gpu_limits(layout))
+            accounting.manage(twin, accounting.gpu_limits(layout))
             if layout.loopback not in {None, LOCALHOST}:
                 # slurmdbd sends changes to the address from which slurmctld connects, 127.0.0.1.
                 _restart_controller(twin)
@@ -151,7 +150,7 @@ def _restarted(twin: Twin) -> Twin:
     for daemon in dead:
         daemons.start(daemon)
         if daemon.name == "slurmdbd":
-            database.wait_for_replies(twin)
+            accounting.wait_for_replies(twin)
     _wait_until_idle(twin)
     return twin
 
@@ -167,7 +166,7 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
         daemons=(
             daemons.munged(layout, programs["munged"]),
             *(
-                [database.mariadbd(layout, programs["mariadbd"]), database.slurmdbd(layout)]
+                [accounting.mariadbd(layout, programs["mariadbd"]), accounting.slurmdbd(layout)]
                 if layout.accounting
                 else []
             ),
@@ -191,14 +190,16 @@ def _lacks_accounting(layout: Layout) -> list[str]:
         return []
     return [
         "accounts, QoS and limits are not enforced without slurmdbd and MariaDB; "
-        f"on Debian or Ubuntu, as root: {machine.INSTALL_ACCOUNTING}"
+        f"on Debian or Ubuntu, as root: {installation.INSTALL_ACCOUNTING}"
     ]
 
 
 def _accounting_programs(slurm: Installation) -> dict[str, str]:
     """The programs for accounting; empty if some are not installed."""
     try:
-        return slurm.programs(*machine.ACCOUNTING_PROGRAMS) | machine.programs(*machine.DATABASE_PROGRAMS)
+        return slurm.programs(*installation.ACCOUNTING_PROGRAMS) | installation.programs(
+            *installation.DATABASE_PROGRAMS
+        )
     except TwinError:
         return {}
 
@@ -231,7 +232,7 @@ def _wait_until_idle(twin: Twin) -> None:
 
 
 def _node_states(twin: Twin) -> dict[str, str]:
-    reply = commands.slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
+    reply = store.slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
     return dict(line.split(maxsplit=1) for line in reply.splitlines())
 
 
@@ -250,9 +251,9 @@ def _end(twin: Twin) -> None:
     daemons.stop(*writers, grace=0)
     daemons.stop(*twin.daemons)
     # One that was interrupted in its start may have no pid file yet.
-    processes.end(processes.with_any(daemon.mark for daemon in twin.daemons), grace=0)
+    daemons.end(daemons.with_any(daemon.mark for daemon in twin.daemons), grace=0)
     # Steps outlive their slurmd. Each listens on a socket in the spool folder, which identifies its process.
-    steps = [pid for path in twin.run.glob("spool/*/*") if (pid := processes.listener(path))]
-    processes.end([member for pid in steps for member in processes.family(pid)], grace=0)
+    steps = [pid for path in twin.run.glob("spool/*/*") if (pid := daemons.listener(path))]
+    daemons.end([member for pid in steps for member in daemons.family(pid)], grace=0)
     for folder in (twin.run, twin.folder):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""Twin: the facts about a running twin, and their file."""
+"""The twins of this machine: their folders, and Slurm's commands in them."""
 
 import fcntl
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +10,9 @@ from typing import Any
 import msgspec
 
 from slurmgen.errors import TwinError
-from slurmgen.files import read_bytes
-from slurmgen.paths import make_private, require_private, state_folder
-from slurmgen.twin.daemons import Daemon
-from slurmgen.twin.installation import path_with
-from slurmgen.twin.machine import own_path
+from slurmgen.files import make_private, read_bytes, require_private, state_folder
+from slurmgen.twin.daemons import Daemon, clean_environ
+from slurmgen.twin.installation import own_path, path_with
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,3 +110,24 @@ def locked() -> Iterator[None]:
 
 def _path(kind: type, value: Any) -> Any:
     return kind(value)
+
+
+TIMEOUT = 60.0
+
+
+def slurm(twin: Twin, *argv: str) -> str:
+    """The output of a Slurm command.
+
+    Raises:
+        TwinError: it failed.
+    """
+    environ = {**clean_environ(), **twin.environ()}
+    try:
+        reply = subprocess.run(
+            argv, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TwinError(f"{argv[0]} on the twin of {twin.site}: {error}") from error
+    if reply.returncode:
+        raise TwinError(f"{argv[0]} on the twin of {twin.site}: {reply.stderr.strip()}")
+    return reply.stdout.rstrip("\n")

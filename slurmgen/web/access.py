@@ -16,8 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slurmgen.web.pages import bare_page
-from slurmgen.web.settings import Settings
+from slurmgen.web.pages import Settings, bare_page
 
 COOKIE = "slurmgen"
 _READING = {"GET", "HEAD"}

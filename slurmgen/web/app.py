@@ -19,8 +19,7 @@ from slurmgen.errors import SlurmgenError
 from slurmgen.web import generator, linter, sites
 from slurmgen.web.access import Access
 from slurmgen.web.limits import MAX_BODY, InTime, RateLimit
-from slurmgen.web.pages import page
-from slurmgen.web.settings import Settings
+from slurmgen.web.pages import Settings, page
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -52,12 +51,12 @@ def _pages(settings: Settings) -> Starlette:
     return app
 
 
-def _add_jobs(app: Starlette, routes: list[BaseRoute]) -> None:
-    from slurmgen.web import jobs
-    from slurmgen.web.jobs.state import State
+def _add_jobs(app: Starlette, added: list[BaseRoute]) -> None:
+    from slurmgen.web.jobs import routes
+    from slurmgen.web.jobs.poller import State
 
     app.state.jobs = State()
-    routes += jobs.ROUTES
+    added += routes.ROUTES
 
 
 @asynccontextmanager

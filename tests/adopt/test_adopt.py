@@ -13,7 +13,7 @@ from slurmgen import Request, load_site, render, resolve
 from slurmgen.adopt import Adopted, adopt
 from slurmgen.adopt.body import PLACEHOLDER, statements
 from slurmgen.adopt.facts import differences, facts
-from slurmgen.adopt.values import plain_lines
+from slurmgen.adopt.program import plain_lines
 from slurmgen.lint.reader import Source, read
 from tests.conftest import Run
 from tests.lint import corpus

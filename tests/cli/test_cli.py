@@ -148,7 +148,7 @@ def test_completion_lists_sites_partitions_and_hosts(
     assert slurmgen().stdout.split() == [f"plain,{word}" for word in completed]
 
 
-HEAVY = {"torch", "paramiko", "jinja2", "rich", "lightning", "accelerate", "torchvision", "numpy", "sqlite3"}
+HEAVY = {"torch", "paramiko", "jinja2", "rich", "lightning", "accelerate", "torchvision", "numpy"}
 
 
 @pytest.mark.parametrize(

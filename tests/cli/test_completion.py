@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.lint.rules import all_rules
 from tests.conftest import Run
 from tests.support.twins import Testbed

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from slurmgen.cli import COMMANDS, cli
-from slurmgen.cli.help import GROUPS, grouped
+from slurmgen.cli.output import GROUPS, grouped
 from tests.conftest import Run
 
 OFFLINE = {"init", "render", "explain", "check", "lint", "sites"}

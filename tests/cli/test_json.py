@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from slurmgen.cli import cli
-from slurmgen.cli.objects.schema import OUTPUTS, WITHOUT, file_name, schema_of, schema_text
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.cli.schema import OUTPUTS, WITHOUT, file_name, schema_of, schema_text
+from slurmgen.ledger.ledger import Ledger, Record
 from tests.cli.test_output import EVERY, project
 from tests.conftest import REPOSITORY, Run
 from tests.support.twins import Testbed
@@ -59,7 +59,7 @@ def test_every_command_has_json_or_a_reason_why_not() -> None:
 
 @pytest.mark.parametrize("command", OUTPUTS)
 def test_the_checked_in_schema_is_current(command: str) -> None:
-    """If not: python -m slurmgen.cli.objects.schema."""
+    """If not: python -m slurmgen.cli.schema."""
     path = REPOSITORY / "schemas" / "output" / file_name(command)
     assert path.read_text(encoding="utf-8") == schema_text(command)
 

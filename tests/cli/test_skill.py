@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from slurmgen.cli import COMMANDS
-from slurmgen.paths import bundled
+from slurmgen.files import bundled
 from tests.conftest import Run
 
 SKILL = bundled("skills") / "slurmgen" / "SKILL.md"

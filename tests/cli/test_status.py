@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen.jobs.failure import Why
-from slurmgen.jobs.final_states import as_text
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.report_object import JobObject
-from slurmgen.jobs.struct_text import to_text
+from slurmgen.ledger.ledger import Ledger, Record, to_text
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.failure import Why
+from slurmgen.status.job import states_text
+from slurmgen.status.report import JobObject
 from tests.conftest import Run
 
 NAME = "a-name-that-is-longer-than-any-column-can-be"
@@ -32,7 +31,7 @@ FAILED = Record(
     key="k1",
     commit="0123456789abcdef0123456789abcdef01234567",
     dirty=True,
-    final=as_text((JobState(id="1234567", state="FAILED", exit_code="1:0", **TIMES),)),
+    final=states_text((JobState(id="1234567", state="FAILED", exit_code="1:0", **TIMES),)),
     why=to_text(Why("Python has no module einops there")),
 )
 DONE = structs.replace(
@@ -41,7 +40,7 @@ DONE = structs.replace(
     name="done",
     key="k2",
     submitted="2026-07-01T10:00:00+00:00",
-    final=as_text((JobState(id="42", state="COMPLETED", **TIMES),)),
+    final=states_text((JobState(id="42", state="COMPLETED", **TIMES),)),
     why="",
 )
 LONG = structs.replace(
@@ -50,7 +49,7 @@ LONG = structs.replace(
     site="a-site-of-mine",
     via="twin",
     key="k3",
-    final=as_text(
+    final=states_text(
         (JobState(id="12345678", state="OUT_OF_MEMORY", elapsed="1-10:00:00", time_limit="7-00:00:00"),)
     ),
     submitted="2026-07-02T10:00:00+00:00",
@@ -200,7 +199,7 @@ def test_the_state_of_a_sweep_is_that_of_all_its_arrays_whatever_the_limit(slurm
             key=f"a{number}",
             part_of="a0",
             tasks=json.dumps({"tasks": {0: [{"lr": array}]}, "per_task": 1}),
-            final=as_text((JobState(id=f"{array}_0", state=state, exit_code="0:0", **TIMES),), tasks=1),
+            final=states_text((JobState(id=f"{array}_0", state=state, exit_code="0:0", **TIMES),), tasks=1),
         )
         Ledger().add(one)
         if not number:

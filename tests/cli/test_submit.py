@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from slurmgen.jobs.ledger import Ledger
+from slurmgen.ledger.ledger import Ledger
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import JOB, Machine
 

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 import slurmgen.config.project
-import slurmgen.jobs.job
 from slurmgen.config.schema import SCHEMAS, schema_text
-from slurmgen.paths import bundled
+from slurmgen.files import bundled
+from slurmgen.status.job import Job as LedgerJob
 from tests.config.test_project import PERSONAL, PROJECT
 from tests.conftest import REPOSITORY
 
@@ -24,7 +24,7 @@ def test_the_checked_in_schema_is_current(name: str) -> None:
 
 
 def test_a_struct_of_the_same_name_elsewhere_does_not_matter() -> None:
-    assert slurmgen.jobs.job.Job.__name__ == slurmgen.config.project.Job.__name__
+    assert LedgerJob.__name__ == slurmgen.config.project.Job.__name__
     assert (FOLDER / "slurmgen.json").read_text(encoding="utf-8") == schema_text("slurmgen.json")
 
 

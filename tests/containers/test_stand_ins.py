@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import slurmgen.twin
-from slurmgen.twin.files import STAND_INS
+from slurmgen.twin.configuration import STAND_INS
 
 SOURCES = Path(slurmgen.twin.__file__).parent / "stand_ins"
 HELP = """#!/bin/sh

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from slurmgen import lint
 from slurmgen.config.project import load_project
-from slurmgen.jobs.failure import why
-from slurmgen.jobs.prune import kept
-from slurmgen.jobs.report_text import describe
-from slurmgen.jobs.results.fetch import fetch
-from slurmgen.jobs.slurm_client import query_states
 from slurmgen.remote.ssh import host_keys
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.transport import Completed, Transport
+from slurmgen.results.fetch import fetch
 from slurmgen.sites.profiles import load_profile
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.failure import why
+from slurmgen.status.prune import kept
+from slurmgen.status.report_text import describe
+from slurmgen.status.slurm import query_states
 from slurmgen.sync.files import snapshot
 from tests.fuzz.archives import Archive, archives
 from tests.fuzz.pieces import Piece, joined, pieces

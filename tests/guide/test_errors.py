@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.jobs.failure_patterns import DECISIVE_SIGNS, LAST_SIGNS, SIGNS, Sign
+from slurmgen.status.failure_patterns import DECISIVE_SIGNS, LAST_SIGNS, SIGNS, Sign
 from tests.guide.running import REPOSITORY, run, torchrun
 
 PAGE = REPOSITORY / "docs" / "guide" / "errors.md"

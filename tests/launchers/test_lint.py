@@ -6,8 +6,8 @@ from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint import lint_text
+from slurmgen.sites.nodes import shape_request
 from slurmgen.sites.profiles import profile_paths
-from slurmgen.sites.shapes import shape_request
 
 SITES = sorted(profile_paths(personal=False))
 PROGRAM = Request(script="train.py")

@@ -9,6 +9,7 @@ from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.lint import lint
 from slurmgen.plan import Plan
+from slurmgen.plan.explain import explain
 from slurmgen.sites.model import Container, Env, Launch, Rendezvous, Site, When
 
 FRAMEWORKS = ("jax", "mpi", "spawn", "tensorflow")
@@ -100,7 +101,7 @@ def test_spawn_gets_the_numbers_of_the_plan() -> None:
         "LOCAL_WORLD_SIZE": "4",
         "WORLD_SIZE": "8",
     }
-    assert "for its 4 ranks together" in plan.why["task_env.NODE_RANK"].text
+    assert "for its 4 ranks together" in explain(plan)["task_env.NODE_RANK"].text
 
 
 def test_tensorflow_on_one_node_gets_no_list_of_workers() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
-from slurmgen.sweep import Sweep
+from slurmgen.plan.explain import explain
+from slurmgen.plan.placement import notes
+from slurmgen.request.model import Sweep
 
 
 def text(**asked: object) -> str:
@@ -44,8 +46,8 @@ def test_the_threads_of_each_worker_are_left_to_ray() -> None:
     assert "# Ray sets OMP_NUM_THREADS" in in_task(text())
     assert "export OMP_NUM_THREADS=4\n" in text(env={"OMP_NUM_THREADS": "4"})
     plan = resolve(Request(framework="ray", gpus=8, script="train.py"), load_site("generic"))
-    assert "Ray sets OMP_NUM_THREADS" in plan.notes["threads"]
-    assert plan.reasons["notes.threads"] == "Ray starts its own workers on each node"
+    assert "Ray sets OMP_NUM_THREADS" in notes(plan)["threads"]
+    assert explain(plan)["notes.threads"].text == "Ray starts its own workers on each node"
 
 
 def test_ray_accepts_processes_of_the_job_only_and_has_no_dashboard() -> None:

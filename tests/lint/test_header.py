@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from slurmgen.lint.reader import read
-from slurmgen.lint.reader.budget import Budget
 from slurmgen.lint.reader.header import read_header, split_words
 from slurmgen.lint.reader.shape import Shape
-from slurmgen.lint.reader.source import Source
+from slurmgen.lint.reader.source import Budget, Source
 
 LINES = {
     "--nodes=2": [("nodes", "2")],

@@ -12,7 +12,7 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint import fixed, lint, lint_text
 from slurmgen.lint.reports import FORMATS, Linted, report
-from slurmgen.request import merge
+from slurmgen.request.model import merge
 from tests.lint import corpus
 
 SITES = {name: load_site(name) for name in ("generic", "daic", "olivia")}

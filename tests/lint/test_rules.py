@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.lint import Report, all_rules, chosen, fixed, lint_text
-from slurmgen.lint.docs import PAGE, SECTIONS, page
+from slurmgen.lint.rule_pages import PAGE, SECTIONS, page
 from slurmgen.sites.profiles import load_site
 from tests.conftest import REPOSITORY
 from tests.lint import corpus

@@ -10,10 +10,10 @@ from msgspec import structs
 
 from slurmgen import Request, load_job, load_site, render, resolve
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.request import Then, merge
+from slurmgen.plan import software
+from slurmgen.request.model import Then, merge
 from slurmgen.sites.model import LaunchOptions, When
-from slurmgen.sync.needed_files import needed_files
-from slurmgen.sync.project_files import missing_files, project_files
+from slurmgen.sync.files import missing_files, needed_files, project_files
 from tests.test_script import shellcheck
 
 STAGE = {"stage": ("/data/own.bin",)}
@@ -46,7 +46,7 @@ def test_lines_are_copied_as_they_are() -> None:
 
 
 def login_script(site: str = "generic", **asked: Any) -> str:
-    text = resolve(Request(**asked, before_login=("echo 'a'",)), load_site(site)).login_script
+    text = software.login_script(resolve(Request(**asked, before_login=("echo 'a'",)), load_site(site)))
     assert shellcheck("--shell=bash", "-", text=text) == ""
     return text
 

@@ -7,6 +7,7 @@ import pytest
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan
+from slurmgen.plan.explain import explain
 from slurmgen.sites.model import Site
 
 
@@ -17,7 +18,7 @@ def plan_of(site: Site | None = None, **asked: object) -> Plan:
 def test_excluded_nodes_are_one_directive_without_duplicates() -> None:
     plan = plan_of(exclude=("n1", "n2=slow", "n1"), sbatch={"exclude": "old"})
     assert dict(plan.directives)["exclude"] == "old,n1,n2"
-    assert plan.reasons["directives.exclude"] == "the nodes of --exclude and of --sbatch exclude"
+    assert explain(plan)["directives.exclude"].text == "the nodes of --exclude and of --sbatch exclude"
 
 
 def test_only_a_node_with_a_reason_has_a_comment() -> None:
@@ -44,7 +45,7 @@ def test_a_job_that_leaves_bad_nodes_may_be_requeued_and_appends_to_its_log() ->
 
 def test_the_reason_for_requeue_names_bad_nodes() -> None:
     plan = plan_of(preflight=True, on_bad_node="retry")
-    assert "only a bad node requeues the job" in plan.reasons["requeue"]
+    assert "only a bad node requeues the job" in explain(plan)["requeue"].text
 
 
 def test_a_job_that_stops_at_a_bad_node_has_no_further_option() -> None:

@@ -5,7 +5,8 @@ from msgspec import structs
 
 from slurmgen import Plan, Request, load_site, resolve
 from slurmgen.errors import RequestError
-from slurmgen.request import Then, merge
+from slurmgen.plan.explain import explain
+from slurmgen.request.model import Then, merge
 from slurmgen.sites.model import Cpu, Node
 
 GENERIC = load_site("generic")
@@ -36,7 +37,7 @@ def test_mpi_divides_the_cpus_of_the_gpus_among_its_tasks() -> None:
     assert (plan.world_size, plan.cpus_per_task, reserved(plan)) == (8, 2, (8, 2))
     assert plan.env["OMP_NUM_THREADS"] == "2"
     share = "8 CPUs per GPU (a GPU's share of a node) x 2 GPUs, divided among 8 tasks"
-    assert plan.reasons["cpus_per_task"] == share
+    assert explain(plan)["cpus_per_task"].text == share
 
 
 def test_a_further_step_has_no_more_cpus_than_the_header_reserves() -> None:

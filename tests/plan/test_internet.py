@@ -5,6 +5,8 @@ from msgspec import structs
 
 from slurmgen import Request, load_site, resolve
 from slurmgen.plan import Plan
+from slurmgen.plan.explain import explain
+from slurmgen.plan.placement import notes
 
 
 def plan_of(internet: str | None) -> Plan:
@@ -14,10 +16,10 @@ def plan_of(internet: str | None) -> Plan:
 @pytest.mark.parametrize(("internet", "text"), [("no", "login node"), ("proxy", "http_proxy")])
 def test_explain_says_what_compute_nodes_reach(internet: str, text: str) -> None:
     plan = plan_of(internet)
-    assert text in plan.notes["internet"]
-    assert plan.why["notes.internet"].source == "profile"
+    assert text in notes(plan)["internet"]
+    assert explain(plan)["notes.internet"].source == "profile"
 
 
 @pytest.mark.parametrize("internet", [None, "yes"])
 def test_otherwise_there_is_nothing_to_say(internet: str | None) -> None:
-    assert plan_of(internet).notes == {}
+    assert notes(plan_of(internet)) == {}

@@ -9,6 +9,8 @@ from msgspec import structs
 from slurmgen import Plan, Request, Site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
+from slurmgen.plan.explain import explain
+from slurmgen.plan.resources import charge
 from slurmgen.sites.model import (
     Charge,
     Cpu,
@@ -280,7 +282,7 @@ def test_uv_is_refused_where_compute_nodes_do_not_reach_the_internet() -> None:
 def test_a_reason_cites_the_source_of_the_fact() -> None:
     source = Source(mark="users", title="notes", date="2026-07-27", facts=("cpu",))
     site = Site(name="x", cpu=Cpu(per_gpu=8), sources={"notes": source})
-    assert "from the profile of x [notes]" in plan(site).reasons["cpus_per_task"]
+    assert "from the profile of x [notes]" in explain(plan(site))["cpus_per_task"].text
     assert as_dict(plan(site))["cited"] == {"notes": "users: notes, 2026-07-27"}
 
 
@@ -291,8 +293,8 @@ def test_the_charge_is_in_the_unit_of_the_site() -> None:
         partitions={"a": Partition(default=True), "b": Partition()},
         charge=Charge(unit="SU", per="node", rate=3, rates={"b": 1.5}),
     )
-    assert plan(site, gpus=8, time="02:00:00").charge == "12 SU"
-    assert plan(site, gpus=8, time="02:00:00", partition="b").charge == "6 SU"
+    assert charge(plan(site, gpus=8, time="02:00:00")) == "12 SU"
+    assert charge(plan(site, gpus=8, time="02:00:00", partition="b")) == "6 SU"
     assert plan(site, gpus=8, time="02:00:00").gpu_hours == 16
     assert plan(site, gpus=8, time="02:00:00", sbatch={"array": "1,3-7:2%2"}).gpu_hours == 4 * 16
     assert plan(site, gpus=8, time="02:00:00", segments=3).gpu_hours == 3 * 16

@@ -8,7 +8,8 @@ from msgspec import structs
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
-from slurmgen.request import Then
+from slurmgen.plan.explain import explain
+from slurmgen.request.model import Then
 from slurmgen.sites.model import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Qos, Rendezvous, Site
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
@@ -292,8 +293,8 @@ def test_an_impossible_request_is_rejected_with_fact_and_hint(
 def test_requeue_options_have_reasons_and_can_be_overridden() -> None:
     plan = plan_of("generic", requeue=True, sbatch={"signal": "USR2@300"})
     assert dict(plan.directives).items() >= {("requeue", ""), ("open-mode", "append"), ("signal", "USR2@300")}
-    assert plan.reasons["requeue"] == plan.reasons["directives.signal"] == "as requested"
-    assert "appends to the log" in plan.reasons["directives.open-mode"]
+    assert explain(plan)["requeue"].text == explain(plan)["directives.signal"].text == "as requested"
+    assert "appends to the log" in explain(plan)["directives.open-mode"].text
 
 
 @pytest.mark.parametrize(
@@ -498,4 +499,4 @@ def test_a_module_and_what_runs_around_it_have_values_and_reasons() -> None:
     assert (values["on_bad_node"], values["requeue_signal"]) == ("stop", "USR2@120")
     assert [text.endswith("python -m pkg.test") for text in values["then"]] == [True]  # type: ignore[attr-defined]
     asked = ["program", "before", "then", "after", "stage", "preflight", "requeue"]
-    assert {plan.reasons[key] for key in asked} == {"as requested"}
+    assert {explain(plan)[key].text for key in asked} == {"as requested"}

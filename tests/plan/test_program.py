@@ -6,7 +6,8 @@ from msgspec import structs
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.request import Then, merge
+from slurmgen.plan.explain import explain
+from slurmgen.request.model import Then, merge
 
 GENERIC = load_site("generic")
 
@@ -133,7 +134,7 @@ def test_a_job_without_gpus_requests_none() -> None:
 def test_restarted_ranks_do_not_read_addresses_of_earlier_ones() -> None:
     plan = resolve(Request(gpus=2, launcher_args=("--max_restarts", "1")), GENERIC)
     assert plan.env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
-    assert plan.why["env.TORCH_DISABLE_SHARE_RDZV_TCP_STORE"].source == "derived"
+    assert explain(plan)["env.TORCH_DISABLE_SHARE_RDZV_TCP_STORE"].source == "derived"
 
 
 def test_a_virtual_environment_comes_before_the_python_of_a_container() -> None:

@@ -6,6 +6,9 @@ from msgspec import structs
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan, as_dict
+from slurmgen.plan.explain import explain
+from slurmgen.plan.placement import notes
+from slurmgen.plan.resources import charge as charge_of
 from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Memory, Node, Partition, Qos, Site, When
 from tests.conftest import Run
 
@@ -32,19 +35,19 @@ def test_a_combination_that_the_site_refuses_is_refused_with_its_advice() -> Non
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(8, 2), (2, 1)])
 def test_other_jobs_are_not_refused(gpus: int, nodes: int) -> None:
-    assert plan_of(FILLED, gpus=gpus, nodes=nodes).notes == {}
+    assert notes(plan_of(FILLED, gpus=gpus, nodes=nodes)) == {}
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_condition_on_an_unknown_number_of_gpus_is_not_met(whole: bool) -> None:
     site = site_with(node=Node(), when={"t": When(whole_nodes=whole, note="Fill the nodes.")})
-    assert plan_of(site, gpus=2, nodes=1).notes == {}
+    assert notes(plan_of(site, gpus=2, nodes=1)) == {}
 
 
 @pytest.mark.parametrize(("several", "gpus"), [(True, [2, 8]), (False, [1])])
 def test_a_condition_may_be_several_gpus(several: bool, gpus: list[int]) -> None:
     site = site_with(node=Node(gpus=4), when={"t": When(several_gpus=several, note="Mind.")})
-    assert [count for count in (1, 2, 8) if plan_of(site, gpus=count).notes] == gpus
+    assert [count for count in (1, 2, 8) if notes(plan_of(site, gpus=count))] == gpus
 
 
 @pytest.mark.parametrize("site", ["narval", "mahti"])
@@ -86,9 +89,12 @@ def test_no_script_has_an_option_that_the_site_refuses(
 
 def test_a_note_applies_to_the_jobs_that_meet_its_conditions() -> None:
     site = site_with(when={"image": When(container=True, note="Bind /data.")}, container=Container())
-    assert plan_of(site).notes == {}
+    assert notes(plan_of(site)) == {}
     plan = plan_of(site, container="a.sif")
-    assert (as_dict(plan)["notes"], plan.why["notes.image"].source) == ({"image": "Bind /data."}, "profile")
+    assert (as_dict(plan)["notes"], explain(plan)["notes.image"].source) == (
+        {"image": "Bind /data."},
+        "profile",
+    )
 
 
 def test_settings_may_depend_on_the_qos() -> None:
@@ -101,8 +107,8 @@ def test_settings_may_depend_on_the_qos() -> None:
 def test_a_preemptible_job_without_requeue_has_a_note(facts: dict[str, str]) -> None:
     partitions = {"p": Partition(preemptible="partition" in facts)}
     site = site_with(partitions=partitions, qos={"q": Qos(preemptible="qos" in facts)})
-    assert "--requeue" in plan_of(site, **facts).notes["preemption"]
-    assert plan_of(site, **facts, requeue=True).notes == {}
+    assert "--requeue" in notes(plan_of(site, **facts))["preemption"]
+    assert notes(plan_of(site, **facts, requeue=True)) == {}
 
 
 def test_explain_prints_the_notes(slurmgen: Run) -> None:
@@ -137,8 +143,8 @@ def test_a_partition_of_one_type_selects_it() -> None:
 
 def test_the_charge_may_depend_on_the_gpu_type() -> None:
     site = site_with(charge=Charge(rates={"fat": 2.0}), gpu=Gpu(types={"fat": GpuType(), "thin": GpuType()}))
-    assert plan_of(site, gpu_type="fat", time="01:00:00").charge == "2 GPU hours"
-    assert plan_of(site, gpu_type="thin", time="01:00:00").charge == "1 GPU hours"
+    assert charge_of(plan_of(site, gpu_type="fat", time="01:00:00")) == "2 GPU hours"
+    assert charge_of(plan_of(site, gpu_type="thin", time="01:00:00")) == "1 GPU hours"
 
 
 QUALITIES = site_with(
@@ -203,4 +209,4 @@ def test_the_charge_in_one_of_several_partitions_is_the_highest() -> None:
     rates = Charge(rates={"a": 2.0, "b": 0.5})
     site = site_with(charge=rates, partitions={"a": Partition(), "b": Partition(), "c": Partition()})
     for partition, charge in {"a": "2", "b": "0.5", "b,a": "2", "b,c": "1"}.items():
-        assert plan_of(site, partition=partition, time="01:00:00").charge == f"{charge} GPU hours"
+        assert charge_of(plan_of(site, partition=partition, time="01:00:00")) == f"{charge} GPU hours"

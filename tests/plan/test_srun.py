@@ -6,6 +6,7 @@ from msgspec import structs
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan
+from slurmgen.plan.explain import explain
 from slurmgen.sites.model import Container, Env, Launch, Site
 
 
@@ -32,9 +33,9 @@ def test_a_site_starts_ddp_as_one_task_per_gpu(framework: str | None) -> None:
 
 
 def test_explain_names_the_profile_as_the_reason() -> None:
-    reason = plan_of(BY_SRUN, framework="ddp").why["framework"]
+    reason = explain(plan_of(BY_SRUN, framework="ddp"))["framework"]
     assert (reason.source, "from the profile of generic" in reason.text) == ("profile", True)
-    assert plan_of(BY_SRUN, framework="srun").why["framework"].source == "request"
+    assert explain(plan_of(BY_SRUN, framework="srun"))["framework"].source == "request"
 
 
 def test_a_rendezvous_of_torchrun_keeps_torchrun() -> None:
@@ -60,8 +61,8 @@ def test_a_profile_may_set_the_local_rank_of_tasks_that_see_one_gpu() -> None:
     site = site_with(env=Env(task={"LOCAL_RANK": "0"}))
     plan = plan_of(site, framework="srun")
     assert in_task(plan)["LOCAL_RANK"] == "0"
-    assert plan.why["task_env.LOCAL_RANK"].source == "profile"
-    assert plan.why["task_env.RANK"].source == "derived"
+    assert explain(plan)["task_env.LOCAL_RANK"].source == "profile"
+    assert explain(plan)["task_env.RANK"].source == "derived"
 
 
 def test_a_single_rank_has_an_address_too() -> None:

@@ -13,8 +13,8 @@ from msgspec import structs
 from slurmgen import Plan, Request, load_job, load_site, render, resolve
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.plan.sweep import array_plans
+from slurmgen.request.model import MOST_RUNS, Sweep, runs_of
 from slurmgen.slurm.shell import unprintable
-from slurmgen.sweep import MOST_RUNS, Sweep, runs_of
 from tests.conftest import Run
 from tests.test_script import shellcheck
 

@@ -7,7 +7,7 @@ import pytest
 
 from slurmgen import Plan, Request, load_site, render, resolve
 from slurmgen.errors import RequestError
-from slurmgen.request import Then, merge
+from slurmgen.request.model import Then, merge
 
 GENERIC = load_site("generic")
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from slurmgen.bundled_scripts import PREFLIGHT
-from slurmgen.paths import bundled
+from slurmgen.files import PREFLIGHT, bundled
 from tests.support.ports import free_port
 
 PROGRAM = str(bundled(PREFLIGHT))

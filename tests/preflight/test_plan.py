@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from slurmgen.bundled_scripts import PREFLIGHT
+from slurmgen.files import PREFLIGHT, bundled
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint import lint_text
-from slurmgen.paths import bundled
 from slurmgen.plan import resolve
-from slurmgen.request import Request
-from slurmgen.script import render
+from slurmgen.render import render
+from slurmgen.request.model import Request
 from slurmgen.sites.model import Preflight
 from slurmgen.sites.profiles import load_site
 from tests.conftest import Run

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen import errors
-from slurmgen.remote.background import BackgroundLogin
-from slurmgen.remote.route import Route
+from slurmgen.remote.route import BackgroundLogin, Route
 from tests.conftest import Run
 from tests.remote.ssh.test_openssh import ours
 from tests.support.sshd import Server, closed_port

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
-from slurmgen.remote.background import BackgroundLogin
-from slurmgen.remote.login_advice import advised, login_of
-from slurmgen.remote.route import Route, destination_of, open_route
-from slurmgen.remote.ssh import config_openssh
+from slurmgen.remote.route import BackgroundLogin, Route, advised, destination_of, login_of, open_route
+from slurmgen.remote.ssh import config
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.prompt import Prompt
 from tests.conftest import Run
@@ -336,7 +334,7 @@ def test_without_an_option_the_config_of_user_and_system_is_read(
     (system if of_system else user).write_text(f"Host other\n{last}")
     entry = pwd.getpwuid(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((*entry[:5], str(tmp_path), entry[6])))
-    monkeypatch.setattr(config_openssh, "SYSTEM_CONFIG", system)
+    monkeypatch.setattr(config, "SYSTEM_CONFIG", system)
     hop = destination_of(Route(site="s", via="ssh", host="far"))[0].jump
     assert (hop.alias if hop else None) == (None if last else "gate")
 

@@ -11,7 +11,7 @@ from slurmgen.errors import AuthenticationFailed, ConfigError, ConnectionFailed,
 from slurmgen.remote import route as routes
 from slurmgen.remote.route import Route, find_route, open_route
 from slurmgen.remote.ssh.config import destination
-from slurmgen.remote.ssh.openssh_master import failure
+from slurmgen.remote.ssh.openssh import failure
 from slurmgen.sites.model import Login, Site
 from tests.support.sshd import privilege_separation_folder, sshd
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.slurm_client import CLEAN
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.transport import MAX_REPLY, ReplyTooLong, TimedOut, Transport
+from slurmgen.slurm.commands import CLEAN
 from tests.support.sshd import Server, sshd
 
 SHORT, SOON, LONG = 2, 30, "100"

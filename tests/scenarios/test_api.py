@@ -13,7 +13,7 @@ import pytest
 
 import slurmgen
 from slurmgen import Record, RequestError, api
-from slurmgen.jobs.ledger import Ledger
+from slurmgen.ledger.ledger import Ledger
 from tests.conftest import REPOSITORY, Run
 from tests.support.twins import Testbed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen import Request, load_site, render, resolve
-from slurmgen.request import Then
+from slurmgen.request.model import Then
 from tests.scenarios.conftest import Site
 from tests.support.twins import Testbed, eventually
 

@@ -17,9 +17,8 @@ import pytest
 
 from slurmgen import Site, load_site, render, resolve
 from slurmgen.sites.discover import QUERY, answers, discover
-from slurmgen.sites.discover.cluster import Fact
-from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS
-from slurmgen.sites.discover.records import records
+from slurmgen.sites.discover.profile import Fact
+from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS, records
 from slurmgen.sites.profiles import profile_paths
 from tests.scenarios.conftest import Site as Place
 from tests.scenarios.test_hostile_replies import EVIL

@@ -17,17 +17,15 @@ from unittest.mock import patch
 
 import pytest
 
-from slurmgen import Request, load_site, resolve
+from slurmgen import Request, load_site, remote_scripts, resolve
 from slurmgen.errors import RemoteError, TransferFailed
-from slurmgen.jobs import remote_scripts
-from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
-from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.results.fetch import fetch
+from slurmgen.ledger.ledger import Ledger
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, Transport
+from slurmgen.results.fetch import fetch
+from slurmgen.submit.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.sync.files import snapshot
-from slurmgen.sync.manifest import Sent, manifest
-from slurmgen.sync.remote_paths import parent_folder
+from slurmgen.sync.manifest import Sent, manifest, parent_folder
 from tests.conftest import REPOSITORY
 from tests.support.twins import Testbed, eventually, settled
 

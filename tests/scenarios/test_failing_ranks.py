@@ -1,6 +1,6 @@
 """Real jobs of torchrun, `accelerate launch` and srun, of which one rank fails: is it named, with the reason?
 
-What needs a GPU or a container is in tests/jobs/test_failure.py, with texts modelled on what programs print.
+tests/status/test_failure.py has what needs a GPU or a container, with texts modelled on what programs print.
 """
 
 import json

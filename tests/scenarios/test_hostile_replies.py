@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen.jobs.final_states import as_text
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.job import states_text
 from tests.conftest import Run
 from tests.support.sshd import Server, closed_port
 from tests.support.twins import eventually
@@ -491,7 +491,7 @@ def test_what_another_slurm_says_of_the_same_id_is_not_remembered(machine: Machi
 
 def test_wait_too_tells_what_was_seen_where_the_site_is_not_reached(machine: Machine) -> None:
     failed = JobState(id="12", name="a", state="FAILED", exit_code="4:0", elapsed="0:01")
-    down = structs.replace(MINE, via="ssh", host="user.invalid", final=as_text((failed,)))
+    down = structs.replace(MINE, via="ssh", host="user.invalid", final=states_text((failed,)))
     Ledger().add(down)
     code, out, _ = machine.slurmgen("wait", "12")
     assert (code, out.splitlines()[0]) == (4, "job 12 (a) is FAILED after 00:00:01 with exit code 4:0")
@@ -534,7 +534,7 @@ def test_an_end_that_cannot_be_read_is_asked_for(machine: Machine, final: str) -
 def test_a_site_that_is_not_reached_hides_no_end_that_was_seen(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA\n")
     config = Server(tmp_path, closed_port()).config(tmp_path)
-    ended = as_text([JobState(id="12", state="COMPLETED", name="a")])
+    ended = states_text([JobState(id="12", state="COMPLETED", name="a")])
     far = structs.replace(MINE, final=ended, via="ssh", host="far", ssh_config=config)
     Ledger().add(far)
     code, out, err = machine.slurmgen("status", "12")
@@ -548,7 +548,7 @@ def test_a_site_that_is_not_reached_hides_no_end_that_was_seen(machine: Machine,
 
 
 def test_how_a_job_ended_outlives_its_twin(machine: Machine) -> None:
-    ended = as_text([JobState(id="12", state="COMPLETED", name="a")])
+    ended = states_text([JobState(id="12", state="COMPLETED", name="a")])
     Ledger().add(structs.replace(MINE, via="twin", final=ended))
     code, out, _ = machine.slurmgen("status", "12")
     head = "job 12 (a) is COMPLETED\n  remembered: not reached: no twin of generic runs\n"

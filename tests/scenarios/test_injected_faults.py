@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import RemoteError, Unresolved
-from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
-from slurmgen.remote.ssh import jump_hosts
+from slurmgen.remote.ssh import paramiko
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.transport import Transport
+from slurmgen.submit.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.sync.files import snapshot
-from slurmgen.sync.manifest import Sent, manifest
-from slurmgen.sync.remote_paths import parent_folder
+from slurmgen.sync.manifest import Sent, manifest, parent_folder
 from slurmgen.twin import daemons
 from tests.support.faults import STEPS, Direction, Fault, Proxy, Sbatch, proxy, sbatch
 from tests.support.sshd import Server, privilege_separation_folder, sshd
@@ -192,8 +191,8 @@ def test_a_network_that_breaks_at_any_byte_leaves_one_job_after_a_retry(
 ) -> None:
     plan = list(faults(site))
     assert len(plan) >= 200
-    monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 2.0)
-    monkeypatch.setattr(jump_hosts, "ANSWER_TIMEOUT", 2.0)
+    monkeypatch.setattr(paramiko, "CONNECT_TIMEOUT", 2.0)
+    monkeypatch.setattr(paramiko, "ANSWER_TIMEOUT", 2.0)
     with ThreadPoolExecutor(THREADS) as pool:
         done = list(pool.map(lambda one: one_job(site, *one), plan))
     counted = site.counted()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.jobs.bad_nodes import BadNodes, Place, bad_node
+from slurmgen.ledger.bad_nodes import BadNodes, Place, bad_node
 from tests.preflight.test_faults import NVIDIA_SMI
 from tests.scenarios.conftest import Job, Site
 

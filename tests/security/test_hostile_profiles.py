@@ -6,9 +6,9 @@ import pytest
 
 from slurmgen import load_job, submit
 from slurmgen.errors import RequestError
-from slurmgen.jobs.failure import _shown
-from slurmgen.jobs.failure_patterns import SIGNS
-from slurmgen.jobs.ledger import Ledger
+from slurmgen.ledger.ledger import Ledger
+from slurmgen.status.failure import _shown
+from slurmgen.status.failure_patterns import SIGNS
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import Machine
 from tests.support.sshd import Server

@@ -11,7 +11,7 @@ import pytest
 
 from slurmgen.errors import RequestError, TransferFailed
 from slurmgen.sync.files import snapshot
-from slurmgen.sync.ignore_rules import LIMIT
+from slurmgen.sync.ignore import LIMIT
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import Machine
 from tests.support.twins import settled

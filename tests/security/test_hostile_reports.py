@@ -7,10 +7,18 @@ from pathlib import Path
 import pytest
 
 from slurmgen import Request, load_site, render, resolve
-from slurmgen.jobs.bad_nodes import LONGEST, BadNodes, Place, bad_node
-from slurmgen.jobs.preflight_reports import MAX_NODES, MAX_REPORT, MAX_REPORTS, Finding, Found, findings, read
+from slurmgen.ledger.bad_nodes import LONGEST, BadNodes, Place, bad_node
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed
+from slurmgen.status.preflight_reports import (
+    MAX_NODES,
+    MAX_REPORT,
+    MAX_REPORTS,
+    Finding,
+    Found,
+    findings,
+    read,
+)
 from tests.conftest import Run
 
 EVIL = "\x1b]0;pwned\x07a\x9b2J\u202eb\n#SBATCH --wrap=id\r::error::x ##[add-mask]y $(id) `id` '\""

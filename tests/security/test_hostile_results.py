@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import RequestError, TransferFailed
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.results import byte_stream, staging
-from slurmgen.jobs.results.fetch import Fetched, fetch
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.results import archive as result_archive
+from slurmgen.results import folder as result_folder
+from slurmgen.results.fetch import Fetched, fetch
 from tests.conftest import Run
 from tests.support.archives import (
     FOLDER,
@@ -372,8 +373,8 @@ def test_a_malformed_archive_is_a_failure_of_the_remote_host(fetch_12: Fetch, tm
 def test_an_endless_stream_is_refused(
     tmp_path: Path, begin: bytes, endless: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "MAX_FILES", 1000)
-    monkeypatch.setattr("slurmgen.jobs.results.archive_reader.MAX_NAMES", 1 << 23)
+    monkeypatch.setattr(result_folder, "MAX_FILES", 1000)
+    monkeypatch.setattr("slurmgen.results.archive.MAX_NAMES", 1 << 23)
     with pytest.raises((TransferFailed, RequestError)):
         fetch(Sender(begin, endless=repeat(endless)), "/f", tmp_path / "to")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
@@ -383,7 +384,7 @@ def test_an_endless_stream_is_refused(
 def test_a_stream_without_progress_times_out(
     tmp_path: Path, part: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(byte_stream, "SILENCE", 0.2)
+    monkeypatch.setattr(result_archive, "SILENCE", 0.2)
 
     def drip() -> Iterator[bytes]:
         yield header(1 << 30)
@@ -408,7 +409,7 @@ def test_more_than_the_largest_size_is_refused_and_changes_nothing(fetch_12: Fet
 def test_too_many_files_are_refused_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "MAX_FILES", 3)
+    monkeypatch.setattr(result_folder, "MAX_FILES", 3)
     four = [(str(number), Fields()) for number in range(4)]
     with pytest.raises(RequestError, match="more than 3 files"):
         fetched(archive(*four), tmp_path / "to")

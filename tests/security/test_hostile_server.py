@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.transport import TimedOut

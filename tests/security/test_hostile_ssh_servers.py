@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
-from slurmgen.remote.ssh import jump_hosts
+from slurmgen.remote.ssh import paramiko as ssh_client
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from tests.conftest import Run
@@ -31,7 +31,7 @@ SOON = 60.0
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client whose time limit does not end a connection soon."""
-    monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 4 * SOON)
+    monkeypatch.setattr(ssh_client, "CONNECT_TIMEOUT", 4 * SOON)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def test_a_flood_ends_the_connection(server: Server, tmp_path: Path, serve: Serv
 def test_a_server_that_sends_slowly_times_out(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 1.0)
+    monkeypatch.setattr(ssh_client, "CONNECT_TIMEOUT", 1.0)
 
     def serve(client: socket.socket) -> None:
         client.sendall(BANNER)
@@ -189,7 +189,7 @@ def test_a_message_of_the_server_cannot_control_the_terminal(
 def test_no_message_before_the_key_exchange_is_a_bug(
     server: Server, tmp_path: Path, payloads: list[bytes]
 ) -> None:
-    with patch.object(jump_hosts, "CONNECT_TIMEOUT", 1.0):
+    with patch.object(ssh_client, "CONNECT_TIMEOUT", 1.0):
         assert failure(server, tmp_path, sends(BANNER, kexinit(), *map(packet, payloads))).hint
 
 
@@ -230,7 +230,7 @@ def test_an_impossible_host_name_is_a_failed_connection(tmp_path: Path) -> None:
 
 
 def test_completion_ends_whatever_the_config_is(tmp_path: Path) -> None:
-    from slurmgen.remote.ssh.host_names import aliases
+    from slurmgen.remote.ssh.config import aliases
 
     os.mkfifo(tmp_path / "fifo")
     lines = f"Include {tmp_path}/config {tmp_path}/fifo\n" * 100

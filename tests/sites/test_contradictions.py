@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import ConfigError
-from slurmgen.paths import bundled
-from slurmgen.sites.contradictions import CHECKS
+from slurmgen.files import bundled
+from slurmgen.sites.checks import CHECKS
 from slurmgen.sites.profiles import load_profile, profile_warnings
 from tests.conftest import Run
 

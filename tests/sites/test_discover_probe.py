@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from slurmgen.errors import RequestError
-from slurmgen.jobs.probe import batch_script, probe_plan
 from slurmgen.sites.checks import faults
 from slurmgen.sites.discover import Discovery, answers, differences, discover, profile_text, with_probe
 from slurmgen.sites.discover.probe import is_complete, report
 from slurmgen.sites.model import Site
+from slurmgen.submit.probe import batch_script, probe_plan
 from tests.sites.test_discover import node, partition, replied
 
 LOG = """Loading modules

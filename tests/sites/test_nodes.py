@@ -6,6 +6,7 @@ import pytest
 
 from slurmgen import Request, Site, lint, render, resolve
 from slurmgen.errors import RequestError
+from slurmgen.plan.explain import explain
 from slurmgen.sites.model import Cpu, Gpu, GpuType, Node, Partition
 from slurmgen.sites.nodes import place_of
 from slurmgen.twin.layout import groups
@@ -95,7 +96,7 @@ def test_a_required_gpu_type_is_added_if_there_is_only_one() -> None:
     site = Site(name="x", gpu=Gpu(type_required=True, types={"gh200": GpuType(gpus=4)}))
     plan = resolve(Request(gpus=8), site)
     assert dict(plan.directives)["gres"] == "gpu:gh200:4"
-    assert plan.why["gpu_type"] == ("profile", "the only GPU type of x, which requires one")
+    assert explain(plan)["gpu_type"] == ("profile", "the only GPU type of x, which requires one")
 
 
 def test_cpus_per_gpu_of_the_site_must_fit_the_node_of_the_partition() -> None:

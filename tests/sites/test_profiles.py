@@ -10,10 +10,10 @@ import pytest
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import ConfigError
-from slurmgen.field_notes import field_notes
-from slurmgen.paths import bundled
+from slurmgen.files import bundled
 from slurmgen.sites.model import Container, When
 from slurmgen.sites.profiles import load_profile, load_site, profile_errors, profile_paths
+from slurmgen.toml import field_notes
 from tests.conftest import Run
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from slurmgen import Request, load_site
-from slurmgen.paths import bundled
+from slurmgen.files import bundled
 from slurmgen.site_trial import try_scripts
-from slurmgen.sites.shapes import SIX_SHAPES
+from slurmgen.sites.nodes import SIX_SHAPES
 from tests.conftest import Run
 
 NODE = "[node]\ngpus = 2\ncpus = 8\nmemory = '32G'\n"

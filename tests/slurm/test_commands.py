@@ -6,8 +6,7 @@ import pytest
 
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import Identity, JobId
-from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.usage import Usage
+from slurmgen.slurm.replies import JobState, Usage
 
 JOB = JobId("12")
 QUERIES = [commands.squeue, commands.scontrol, commands.sacct, commands.scancel]

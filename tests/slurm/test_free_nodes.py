@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.slurm.free_nodes import FORMAT, Free, free
+from slurmgen.slurm.pending import FREE_NODES_FORMAT, Free, free_nodes
 
-WIDTHS = [int(column.partition(":")[2]) for column in FORMAT.split(",")]
+WIDTHS = [int(column.partition(":")[2]) for column in FREE_NODES_FORMAT.split(",")]
 
 
 def row(*cells: str) -> str:
@@ -24,7 +24,7 @@ def test_free_gpus_of_each_type_are_summed_over_the_nodes_that_take_jobs() -> No
             row("down", "down", "gpu:4", "gpu:0", "0/0/64/64"),
         ]
     )
-    found = free(text)
+    found = free_nodes(text)
     assert found["gpu"] == Free(gpus=12, gpus_of_type={"a100": 5, "h100": 7}, cpus=120)
     assert (found["gpu"].of_type("h100"), found["gpu"].of_type("other"), found["gpu"].of_type(None)) == (
         7,
@@ -35,9 +35,9 @@ def test_free_gpus_of_each_type_are_summed_over_the_nodes_that_take_jobs() -> No
 
 
 def test_types_without_names_are_counted() -> None:
-    assert free(row("accel", "idle", "gpu:4", "gpu:1", "0/288/0/288"))["accel"] == Free(3, {}, 288)
+    assert free_nodes(row("accel", "idle", "gpu:4", "gpu:1", "0/288/0/288"))["accel"] == Free(3, {}, 288)
 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    free(text)
+    free_nodes(text)

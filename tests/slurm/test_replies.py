@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.report_text import lines
-from slurmgen.jobs.status import make_report
 from slurmgen.remote.route import Route
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import ENDED, JobState
-from slurmgen.slurm.usage import Usage, mebibytes, whole_seconds
+from slurmgen.slurm.replies import ENDED, JobState, Usage, mebibytes, whole_seconds
+from slurmgen.status.job import Job
+from slurmgen.status.query import make_report
+from slurmgen.status.report_text import lines
 
 SCONTROL = """JobId=16304 JobName=train it = JobState=FAILED now
    UserId=root(0) GroupId=root(0) MCS_label=N/A

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurmgen.slurm.sizes import of_bytes
+from slurmgen.slurm.units import readable_size
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from slurmgen.slurm.sizes import of_bytes
     ],
 )
 def test_bytes_are_written_in_slurms_units_rounded_up(size: int, text: str) -> None:
-    assert of_bytes(size) == text
+    assert readable_size(size) == text

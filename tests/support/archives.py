@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.results.fetch import Fetched, fetch
+from slurmgen.results.fetch import Fetched, fetch
 
 Fields = dict[str, Any]
 LINK: Fields = {"type": tarfile.SYMTYPE}

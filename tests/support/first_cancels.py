@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from slurmgen.cli import main
-from slurmgen.jobs.ledger import Ledger
+from slurmgen.ledger.ledger import Ledger
 from tests.support.first_faults import Testbeds, active, finished, runs_of, started, user_of
 from tests.support.twins import eventually, twin
 

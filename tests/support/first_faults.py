@@ -20,12 +20,11 @@ from unittest.mock import patch
 
 from slurmgen.cli import main
 from slurmgen.errors import ConnectionFailed
-from slurmgen.jobs import runner
-from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.races import Races
-from slurmgen.jobs.state_file import StateFile
-from slurmgen.plan import gate
+from slurmgen.ledger.ledger import Ledger, StateFile
+from slurmgen.ledger.races import Races
+from slurmgen.plan import requeue
 from slurmgen.remote.local import LocalTransport
+from slurmgen.submit import race
 from tests.support.twins import Testbed, eventually, twin, working_folders
 
 Testbeds = Mapping[str, Testbed]
@@ -89,7 +88,7 @@ def started(project: Path, name: str, prepare: Callable[[], object] = lambda: No
     os.chdir(project)
     sys.stdout = sys.stderr = (project.parent / f"{name}.log").open("a", buffering=1)
     sys.argv = ["slurmgen", *words(name)]
-    runner.FIRST_PAUSE = 0.2
+    race.FIRST_PAUSE = 0.2
     code: object = 70
     try:
         prepare()
@@ -228,7 +227,7 @@ def gate_expired(project: Path, name: str, _: Testbeds, chance: random.Random) -
     """The client stops for longer than its jobs wait for their gates, and then goes on or is killed."""
 
     def prepare() -> None:
-        gate.GATE_SECONDS = 2
+        requeue.GATE_SECONDS = 2
 
     child = started(project, name, prepare)
     time.sleep(chance.uniform(0, LONGEST))

@@ -4,8 +4,8 @@ import random
 import shlex
 from collections.abc import Iterator, Mapping
 
-from slurmgen.field_names import flag
-from slurmgen.request_text import FIELDS
+from slurmgen.errors import flag
+from slurmgen.request.text import FIELDS
 from slurmgen.sites.profiles import load_site, profile_paths
 
 HOSTILE = (

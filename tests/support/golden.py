@@ -3,10 +3,9 @@
 from msgspec.structs import replace
 
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.request import Request, Then
+from slurmgen.request.model import Request, Sweep, Then
+from slurmgen.sites.nodes import SIX_SHAPES, SIZES, shape_request
 from slurmgen.sites.profiles import load_site, profile_paths
-from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
-from slurmgen.sweep import Sweep
 
 ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
 CHECKED = ("generic.lightning.node", "olivia.ddp.2nodes")

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from tests.support.twins import Testbed
 
 PROGRAM = r"""

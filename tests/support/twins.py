@@ -22,7 +22,7 @@ from unittest.mock import patch
 from slurmgen import twin as twins
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.twin import Twin, machine
+from slurmgen.twin import Twin, installation
 from slurmgen.twin.installation import Installation, find
 from tests.support.ports import share
 
@@ -135,8 +135,8 @@ def _shared_cache() -> tempfile.TemporaryDirectory[str]:
 @contextmanager
 def _own_ports() -> Iterator[None]:
     """Twins of this process take no port of one that another process starts at the same time."""
-    ports = share(machine.FIRST_PORT, machine.LAST_PORT + 1)
-    with patch.multiple(machine, FIRST_PORT=ports.start, LAST_PORT=ports.stop - 1):
+    ports = share(installation.FIRST_PORT, installation.LAST_PORT + 1)
+    with patch.multiple(installation, FIRST_PORT=ports.start, LAST_PORT=ports.stop - 1):
         yield
 
 

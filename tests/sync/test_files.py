@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmgen.errors import TransferFailed
-from slurmgen.sync.archive import COMPLETE, _file_header, _header, pack
 from slurmgen.sync.files import Snapshot, snapshot
-from slurmgen.sync.manifest import Entry, manifest
+from slurmgen.sync.manifest import COMPLETE, Entry, _file_header, _header, manifest, pack
 
 
 def fill(root: Path, *names: str, **texts: str) -> Path:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmgen.sync.files import snapshot
-from slurmgen.sync.ignore_patterns import Patterns, split_lines
+from slurmgen.sync.ignore import Patterns, split_lines
 
 PIECES = [
     *rb"""
@@ -133,7 +133,7 @@ def test_steps_that_were_dropped_are_computed_again(monkeypatch: pytest.MonkeyPa
     letters = b"abcd"
     names = [bytes([one, two, three]) for one in letters for two in letters for three in letters]
     expected = matches(names)
-    monkeypatch.setattr("slurmgen.sync.ignore_patterns.CACHED", 1000)
+    monkeypatch.setattr("slurmgen.sync.ignore.CACHED", 1000)
     assert matches(names) == expected
     assert {None, 0, 1} == set(expected)
 

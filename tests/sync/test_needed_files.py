@@ -7,9 +7,8 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan
-from slurmgen.request import Then
-from slurmgen.sync.needed_files import needed_files
-from slurmgen.sync.project_files import missing_files, project_files
+from slurmgen.request.model import Then
+from slurmgen.sync.files import missing_files, needed_files, project_files
 from tests.conftest import Run
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.sync.revision import Revision, repository, revision
+from slurmgen.sync.git import Revision, repository, revision
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import JOB
 
@@ -547,7 +547,7 @@ PIPES = ["HEAD", "index", "config", "packed-refs", "info/exclude", "commondir"]
 def test_a_pipe_in_the_git_folder_does_not_hang(
     project: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slurmgen.sync.revision.TIMEOUT", 200.0)
+    monkeypatch.setattr("slurmgen.sync.git.TIMEOUT", 200.0)
     (project / ".git" / name).unlink(missing_ok=True)
     os.mkfifo(project / ".git" / name)
     begun = time.monotonic()
@@ -557,7 +557,7 @@ def test_a_pipe_in_the_git_folder_does_not_hang(
 
 def test_git_has_a_time_limit(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = git(project, "rev-parse", "HEAD")
-    monkeypatch.setattr("slurmgen.sync.revision.TIMEOUT", 5.0)
+    monkeypatch.setattr("slurmgen.sync.git.TIMEOUT", 5.0)
     os.mkfifo(project / "sub/.gitignore")
     untracked(project)
     assert revision(project) == Revision(commit, dirty=True)
@@ -577,7 +577,7 @@ def test_no_command_runs_what_a_folder_in_a_clone_names(
 
 MEASURED = """import resource, sys
 from pathlib import Path
-from slurmgen.sync.revision import revision
+from slurmgen.sync.git import revision
 revision(Path(sys.argv[1]))
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
 

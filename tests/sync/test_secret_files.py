@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import RequestError
-from slurmgen.sync.files import snapshot
-from slurmgen.sync.needed_files import of_script
-from slurmgen.sync.project_files import project_files
+from slurmgen.sync.files import of_script, project_files, snapshot
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import JOB, Machine
 from tests.sync.test_files import fill

@@ -12,7 +12,7 @@ from slurmgen.errors import ConfigError
 from slurmgen.sync.files import Snapshot, snapshot
 from slurmgen.sync.shared_env import with_environment
 from tests.conftest import Run
-from tests.jobs.results.test_fetch import User
+from tests.results.test_fetch import User
 from tests.support.twins import Testbed, settled
 
 PYPROJECT = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\n[tool.uv]\npackage = false\n'

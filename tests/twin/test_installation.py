@@ -11,9 +11,8 @@ import pytest
 from slurmgen.errors import ConfigError, TwinError
 from slurmgen.sites.model import Site
 from slurmgen.twin import daemons
+from slurmgen.twin.configuration import slurm_conf, sshd_config, task_prolog
 from slurmgen.twin.installation import Installation, find, installed
-from slurmgen.twin.slurm_config import slurm_conf, task_prolog
-from slurmgen.twin.ssh_config import sshd_config
 from tests.support.twins import Testbed, slurm
 from tests.twin.test_twin_config import layout
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
-from slurmgen.twin.processes import command_line, end
+from slurmgen.twin.daemons import command_line, end
 
 IGNORES_TERM = """
 import signal

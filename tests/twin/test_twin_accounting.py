@@ -16,7 +16,7 @@ from msgspec import structs
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Account, Limits, Partition, Qos, Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.twin import daemons, machine, store, up
+from slurmgen.twin import daemons, installation, store, up
 from slurmgen.twin.accounting import (
     gpu_limits,
     job_submit_lua,
@@ -25,9 +25,8 @@ from slurmgen.twin.accounting import (
     registration,
     slurmdbd_conf,
 )
-from slurmgen.twin.daemons import Daemon
-from slurmgen.twin.processes import command_line
-from slurmgen.twin.slurm_config import slurm_conf
+from slurmgen.twin.configuration import slurm_conf
+from slurmgen.twin.daemons import Daemon, command_line
 from tests.support.twins import Testbed, eventually, twin
 from tests.twin.test_twin_config import layout
 
@@ -100,7 +99,7 @@ def test_accounting_reports_an_ended_job(twin_of: TwinOf) -> None:
 
 
 def test_a_twin_without_mariadb_reports_what_it_does_not_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "DATABASE_PROGRAMS", ("mariadbd-that-is-missing",))
+    monkeypatch.setattr(installation, "DATABASE_PROGRAMS", ("mariadbd-that-is-missing",))
     with twin("leonardo", nodes=1) as testbed:
         assert sbatch(testbed, "--qos=nope").returncode == 0
         notes = " ".join(testbed.twin.assumptions)

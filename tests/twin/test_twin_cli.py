@@ -17,7 +17,7 @@ import msgspec
 import platformdirs
 import pytest
 
-from slurmgen.twin.processes import family, listener
+from slurmgen.twin.daemons import family, listener
 from tests.support.twins import eventually
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -332,13 +332,13 @@ exit 1
 def test_missing_packages_are_named_with_the_command_to_install_them(
     twin: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slurmgen.twin.machine.SBIN", ("/nonexistent",))
+    monkeypatch.setattr("slurmgen.twin.installation.SBIN", ("/nonexistent",))
     from slurmgen.errors import TwinError
-    from slurmgen.twin import machine
+    from slurmgen.twin import installation
 
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(TwinError) as error:
-        machine.programs(*machine.SLURM_PROGRAMS)
+        installation.programs(*installation.SLURM_PROGRAMS)
     assert error.value.fact.endswith("not installed here: munged, slurmctld, slurmd, sinfo")
     packages = "slurm-wlm slurmctld slurmd munge openssh-server"
     line = f"apt-get install --no-install-recommends {packages}"

@@ -7,11 +7,9 @@ import pytest
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Gpu, GpuType, Node, Partition, Rendezvous, Site
 from slurmgen.sites.profiles import load_site
+from slurmgen.twin.configuration import SLURM_FILES, cgroup_conf, known_hosts, ssh_config, sshd_config
 from slurmgen.twin.installation import Installation
-from slurmgen.twin.layout import Layout, groups
-from slurmgen.twin.shape import Shape, assumptions, features
-from slurmgen.twin.slurm_config import SLURM_FILES, cgroup_conf
-from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
+from slurmgen.twin.layout import Layout, Shape, assumptions, features, groups
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 from playwright.sync_api import Browser, expect
 
-from slurmgen.web.linter import routes
+from slurmgen.web import linter
 from tests.support.web import chromium
 
 expect.set_options(timeout=60_000)
@@ -20,5 +20,5 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session", autouse=True)
 def patient_linter() -> Iterator[None]:
-    with patch.multiple(routes, _SECONDS=30.0, _PATIENCE=30.0):
+    with patch.multiple(linter, _SECONDS=30.0, _PATIENCE=30.0):
         yield

@@ -24,12 +24,12 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message
 
 import slurmgen
-from slurmgen.paths import bundled, cache_folder, config_folder, state_folder
+from slurmgen.files import bundled, cache_folder, config_folder, state_folder
 from slurmgen.web import Settings, create_app
+from slurmgen.web import linter as routes_of_linter
 from slurmgen.web.access import COOKIE
 from slurmgen.web.app import _pages
 from slurmgen.web.limits import Limits
-from slurmgen.web.linter import routes as routes_of_linter
 from tests.web.hostile import MARK, SUM, Asked, Names, Requests
 
 HOST = "127.0.0.1:8123"
@@ -54,7 +54,7 @@ PACKAGE = (
     str(Path(slurmgen.__file__).parent),
     *(str(bundled(name)) for name in ("templates", "site_profiles", "schemas", "training", "skills")),
 )
-NOT_PUBLIC = ("paramiko", "slurmgen.jobs", "slurmgen.remote")
+NOT_PUBLIC = ("paramiko", "slurmgen.status", "slurmgen.remote")
 
 MARKUP = re.compile(rf"[<\s/\"'=]{MARK}")
 "What may be markup; to parse each page would take most of the time."
@@ -157,8 +157,8 @@ def faults(status: int, headers: dict[str, str], body: bytes) -> Iterator[str]:
 
 def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
     """Become a user with a few jobs; returns what names them. A public server does not import this."""
-    from slurmgen.web.jobs import state
-    from slurmgen.web.jobs.connections import Connections
+    from slurmgen.web.jobs import poller
+    from slurmgen.web.jobs.poller import Connections
     from tests.web.hostile_site import KEYS, PARAMETERS, Site, add_jobs
 
     (home / "project").mkdir()
@@ -172,7 +172,7 @@ def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
     }
     os.chdir(home / "project")
     add_jobs(home / "project")
-    vars(state)["Connections"] = partial(Connections, Site(Random(seed)).connect)  # noqa: S311
+    vars(poller)["Connections"] = partial(Connections, Site(Random(seed)).connect)  # noqa: S311
     return {"keys": KEYS, "parameters": PARAMETERS}
 
 

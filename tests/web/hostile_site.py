@@ -6,12 +6,12 @@ from random import Random
 
 from msgspec import json, structs
 
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.recorded_request import Recorded
-from slurmgen.jobs.remote_scripts import MARK as BEGIN
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.ledger.request import Recorded
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Closing, Completed, Transport, chunks
-from slurmgen.request import Request
+from slurmgen.remote_scripts import MARK as BEGIN
+from slurmgen.request.model import Request
 from slurmgen.web.jobs.files import id_of
 from tests.web.hostile import MARK, VALUES
 

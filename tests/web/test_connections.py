@@ -13,7 +13,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import ATTEMPTS
 from slurmgen.remote.transport import Transport
-from slurmgen.web.jobs.connections import REFUSED, Connections
+from slurmgen.web.jobs.poller import REFUSED, Connections
 from tests.remote.ssh.test_prompt import Screen
 from tests.support.questions import PASSWORD
 from tests.support.sshd import Server, keygen, privilege_separation_folder, sshd
@@ -140,7 +140,7 @@ import sys
 from slurmgen.errors import AuthenticationFailed
 from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import terminal_prompt
-from slurmgen.web.jobs.connections import Asking, Connections
+from slurmgen.web.jobs.poller import Asking, Connections
 connections = Connections(Asking(terminal_prompt()))
 route = Route(site="generic", via="ssh", host="far", ssh_config=sys.argv[1])
 def use():

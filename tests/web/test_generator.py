@@ -11,14 +11,13 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from slurmgen.cli import cli
-from slurmgen.errors import SlurmgenError
-from slurmgen.field_names import worded
-from slurmgen.paths import config_folder
-from slurmgen.request_text import FIELDS
+from slurmgen.errors import SlurmgenError, worded
+from slurmgen.files import config_folder
+from slurmgen.request.text import FIELDS
 from slurmgen.text import visible
 from slurmgen.web import Settings, create_app
 from slurmgen.web.access import COOKIE
-from slurmgen.web.generator.form import LABELS
+from slurmgen.web.generator import LABELS
 from tests.support.form_requests import form_requests, words_of
 from tests.support.web import PUBLIC
 

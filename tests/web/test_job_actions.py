@@ -16,9 +16,9 @@ from msgspec import structs
 from playwright.sync_api import Browser, Locator, Page, expect
 from starlette.testclient import TestClient
 
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.new_entry import new_key
-from slurmgen.jobs.races import Race, Races
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.ledger.races import Race, Races
+from slurmgen.submit.prepare import new_key
 from slurmgen.web import Settings, create_app
 from tests.support.stepping import Stepping, stepping, submitted, submitted_script
 from tests.support.twins import Testbed, eventually

@@ -10,9 +10,9 @@ from httpx import Response
 from playwright.sync_api import Browser, Page, expect
 from starlette.testclient import TestClient
 
-from slurmgen.jobs.ledger import Record
+from slurmgen.ledger.ledger import Record
 from slurmgen.web import Settings, create_app
-from slurmgen.web.jobs import log_stream
+from slurmgen.web.jobs import log
 from slurmgen.web.jobs.files import id_of
 from tests.support.stepping import Stepping, stepping, submitted
 from tests.support.twins import Testbed, eventually
@@ -123,9 +123,9 @@ def test_a_stream_that_is_cut_loses_and_repeats_no_line(
     browser: Browser, server: Served, job: Stepping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each connection ends in the middle of its third event."""
-    sent = log_stream.sent
+    sent = log.sent
 
-    async def cut(feed: log_stream.Feed) -> AsyncIterator[bytes]:
+    async def cut(feed: log.Feed) -> AsyncIterator[bytes]:
         events = 0
         async for part in sent(feed):
             events += part.startswith(b"id:")
@@ -133,9 +133,9 @@ def test_a_stream_that_is_cut_loses_and_repeats_no_line(
             if events == 3:
                 return
 
-    monkeypatch.setattr(log_stream, "sent", cut)
-    monkeypatch.setattr(log_stream, "RETRY", 20)
-    monkeypatch.setattr(log_stream, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(log, "sent", cut)
+    monkeypatch.setattr(log, "RETRY", 20)
+    monkeypatch.setattr(log, "FIRST_PAUSE", 0.1)
     with opened(browser, address(server, job.record)) as page:
         for number in range(1, 9):
             job.step(number, f"line {number}\nof step {number}")

@@ -12,14 +12,13 @@ from msgspec import json, structs
 from starlette.testclient import TestClient
 
 from slurmgen.errors import ConnectionFailed
-from slurmgen.jobs.failure import Why
-from slurmgen.jobs.final_states import as_text
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.route import Route
-from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.usage import Usage
+from slurmgen.slurm.replies import JobState, Usage
+from slurmgen.status.failure import Why
+from slurmgen.status.job import states_text
 from slurmgen.web import Settings, create_app
-from slurmgen.web.jobs.connections import Connections
+from slurmgen.web.jobs.poller import Connections
 
 OWN = {"origin": "http://127.0.0.1:8123"}
 SETTINGS = Settings(hosts=("127.0.0.1",))
@@ -72,7 +71,7 @@ def test_the_page_of_an_array_links_its_tasks_of_which_each_has_a_log(
 ) -> None:
     states = [JobState(id=f"12_{task}", state="COMPLETED", usage=Usage()) for task in range(2)]
     asked = '{"site":"olivia","project":"/p","batch_script":"own.sbatch"}'
-    array = structs.replace(JOB, output="own-%A_%a.out", final=as_text(states), request=asked)
+    array = structs.replace(JOB, output="own-%A_%a.out", final=states_text(states), request=asked)
     ledger.add(array)
     whole, task = user.get(f"/jobs/{JOB.key}").text, user.get(f"/jobs/{JOB.key}?task=1").text
     assert f'<a href="/jobs/{JOB.key}?task=1">1</a>' in whole

@@ -13,15 +13,13 @@ from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from slurmgen.errors import ConnectionFailed
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.races import Race, Races
-from slurmgen.jobs.report import Report
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.ledger.races import Race, Races
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.report import Report
 from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs.board import Board, Problem
-from slurmgen.web.jobs.records import job_of
-from slurmgen.web.jobs.rows import Known, job_row
-from slurmgen.web.jobs.view import View, shown
+from slurmgen.web.jobs.rows import Known, View, job_of, job_row, shown
 from tests.support.web import DESKTOP, PHONE, opened, served
 
 HOST = "127.0.0.1:8123"

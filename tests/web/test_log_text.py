@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.web.jobs.log_text import runs
+from slurmgen.web.jobs.log import runs
 
 
 def test_colours_are_names_of_classes() -> None:

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 import pytest
 
 from slurmgen.errors import ConnectionFailed
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Closing, Completed, Transport
+from slurmgen.status.job import Job
 from slurmgen.web.jobs.board import Board
-from slurmgen.web.jobs.connections import Connections
-from slurmgen.web.jobs.poller import Poller
+from slurmgen.web.jobs.poller import Connections, Poller
 
 Result = TypeVar("Result")
 

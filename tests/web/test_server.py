@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from slurmgen.web import connection
-from slurmgen.web.jobs import events
+from slurmgen.web import server as web_server
+from slurmgen.web.jobs import poller
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
 from tests.support.ports import free_port
@@ -194,7 +194,7 @@ def _reply(origin: str, request: bytes) -> bytes:
     "sent", [b"", b"GET / HT", b"POST /lint HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"]
 )
 def test_a_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(connection, "SECONDS", 0.2)
+    monkeypatch.setattr(web_server, "SECONDS", 0.2)
     with served(public=True, limits=Limits(20)) as server:
         assert _reply(server.origin, sent) == b""
 
@@ -202,7 +202,7 @@ def test_a_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch, sent: by
 def test_a_connection_may_stay_longer_than_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time begins again with each reply."""
     ended = []
-    monkeypatch.setattr(connection.Timed, "_restart", lambda self: ended.append(1))
+    monkeypatch.setattr(web_server.Timed, "_restart", lambda self: ended.append(1))
     with served(public=True) as server, client_of() as client:
         for _ in range(3):
             client.get(f"{server.origin}/healthz").raise_for_status()
@@ -217,7 +217,7 @@ SLOW = [b"", b"GET / HT", BODY, b"GET /static/vendor/codemirror.min.js HTTP/1.1\
 def test_three_clients_with_slow_connections_do_not_lock_a_public_page(sent: bytes) -> None:
     with web("--public", "--rate", "1000") as (_, address), ExitStack() as held:
         port = httpx.URL(address).port or 0
-        for number in range(3 * connection.Timed.most):
+        for number in range(3 * web_server.Timed.most):
             one = socket.create_connection(("127.0.0.1", port), 60, (f"127.0.0.{1 + number % 3}", 0))
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             held.enter_context(one).sendall(sent)
@@ -247,7 +247,7 @@ def _memory(pid: int) -> int:
 
 
 def test_a_client_makes_room_for_itself_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection.Timed, "most", 3)
+    monkeypatch.setattr(web_server.Timed, "most", 3)
     with served(public=True) as server, ExitStack() as others:
 
         def opened(source: str) -> socket.socket:
@@ -265,15 +265,15 @@ def test_a_client_makes_room_for_itself_first(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", BODY])
 def test_others_who_hold_many_connections_do_not_keep_out_the_user(sent: bytes) -> None:
     with web() as (_, address), ExitStack() as others:
-        for _ in range(connection.Bounded.most + 10):
+        for _ in range(web_server.Bounded.most + 10):
             other = socket.create_connection(("127.0.0.1", httpx.URL(address).port), timeout=60)
             others.enter_context(other).sendall(sent)
         assert get(address).status_code == 303
 
 
 def test_others_do_not_end_what_is_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection.Bounded, "most", 2)
-    monkeypatch.setattr(events, "_HEARTBEAT", 0.01)
+    monkeypatch.setattr(web_server.Bounded, "most", 2)
+    monkeypatch.setattr(poller, "_HEARTBEAT", 0.01)
     with served() as server, ExitStack() as others, client_of(follow_redirects=True) as user:
         user.get(server.entry).raise_for_status()
         with user.stream("GET", f"{server.origin}/jobs/events") as stream:
@@ -289,7 +289,7 @@ def test_others_do_not_end_what_is_being_answered(monkeypatch: pytest.MonkeyPatc
 def test_the_connection_that_is_idle_for_longest_makes_room(
     monkeypatch: pytest.MonkeyPatch, public: bool
 ) -> None:
-    monkeypatch.setattr(connection.Timed if public else connection.Bounded, "most", 2)
+    monkeypatch.setattr(web_server.Timed if public else web_server.Bounded, "most", 2)
     with served(public=public) as server, ExitStack() as opened:
         first, second = (
             opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from slurmgen import load_site
-from slurmgen.paths import config_folder
+from slurmgen.files import config_folder
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.web import Settings, create_app
 from tests.support.web import DESKTOP, PHONE, PUBLIC, opened, served

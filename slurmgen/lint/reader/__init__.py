@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.commands import Assignment, Command, Shell
 from slurmgen.lint.reader.header import Header, read_header
 from slurmgen.lint.reader.launch import Launch
 from slurmgen.lint.reader.launches import read_launches
 from slurmgen.lint.reader.shape import Shape, header_shape, slurm_variables, step_shape
 from slurmgen.lint.reader.shell import read_shell
-from slurmgen.lint.reader.source import Source, Span
+from slurmgen.lint.reader.source import Budget, Source, Span, TooLarge
 from slurmgen.lint.reader.words import Value
 
 _SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba|da|k|z)?sh\b")

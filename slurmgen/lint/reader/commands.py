@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-from slurmgen.lint.reader.arithmetic import Range
 from slurmgen.lint.reader.launchers import program_name
 from slurmgen.lint.reader.source import UNKNOWN, Span
-from slurmgen.lint.reader.words import Word
+from slurmgen.lint.reader.words import Range, Word
 
 _CONDITIONAL = {"if", "else", "or", "and", "loop", "case", "function"}
 

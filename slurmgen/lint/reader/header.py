@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from slurmgen.lint.reader.budget import Budget, TooLarge
-from slurmgen.lint.reader.source import Source, Span
+from slurmgen.lint.reader.source import Budget, Source, Span, TooLarge
 from slurmgen.slurm import getopt
 
 MARK = "#SBATCH"

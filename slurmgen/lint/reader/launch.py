@@ -1,10 +1,12 @@
-"""A launch: a command that starts ranks, with its options and what it runs under."""
+"""A launch: a command that starts ranks, and its options."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from slurmgen.lint.reader.commands import Command, Cut
-from slurmgen.lint.reader.source import UNKNOWN, Span
+from slurmgen.lint.reader.source import UNKNOWN, Budget, Span
 from slurmgen.lint.reader.words import Word
+from slurmgen.slurm import getopt
 
 
 class Given(NamedTuple):
@@ -51,6 +53,8 @@ class Layer(NamedTuple):
 
 MOST_LAYERS = 40
 "Limit of programs that run programs, in one command."
+
+
 LAUNCH = 100
 "Steps of the budget for the rules that check a launch."
 
@@ -87,3 +91,31 @@ class Launch(NamedTuple):
     def span(self) -> Span:
         """The span of its name."""
         return self.word.span
+
+
+_OPTION = 10
+"Steps of the budget for a word of options, besides one for each letter."
+
+
+def read_options(
+    words: Sequence[Word], syntax: getopt.Syntax, at: int, budget: Budget, through: bool = True
+) -> tuple[Options, int]:
+    """The options from a word on, and the index of the first word that is not one.
+
+    If a word may be any number of options, the options are incomplete; `through` continues after it.
+    """
+    texts = [word.text for word in words]
+    budget.spend(sum(_OPTION + len(text) if text.startswith("-") else 1 for text in texts[at:]))
+    given: dict[str, Given] = {}
+    is_open = False
+    while at < len(words):
+        found, at = getopt.parse(texts, syntax, at)
+        for option in found:
+            given[option.name] = Given(option.value or "", words[option.value_at])
+        if at >= len(words) or not words[at].loose:
+            break
+        is_open = True
+        if not through:
+            break
+        at += 1
+    return Options(given, is_open), at

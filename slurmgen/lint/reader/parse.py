@@ -12,7 +12,7 @@ from functools import lru_cache
 from tree_sitter import Language, Node, Parser
 
 from slurmgen.lint.reader import trial
-from slurmgen.lint.reader.budget import Budget, TooLarge
+from slurmgen.lint.reader.source import Budget, TooLarge
 
 _SQUARE = 96
 "Squared characters in one step: the slowest known text of 7,000 characters takes a second."

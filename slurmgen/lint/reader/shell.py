@@ -1,27 +1,166 @@
-"""What a shell script runs: its commands in order, with what is known of their words.
+"""What a shell would do: variables, expansions and builtins."""
 
-Constants are propagated through assignments, arrays, arithmetic and functions. After a branch or a loop, the
-variables that it may have set are unknown; after sourcing a file, all variables that it could set are.
-"""
-
-from collections.abc import Callable, Iterable
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 from tree_sitter import Node
 
-from slurmgen.lint.reader.budget import CHARACTERS, Budget, TooLarge
-from slurmgen.lint.reader.builtins import EFFECTS
-from slurmgen.lint.reader.commands import Command, Cut, Shell
-from slurmgen.lint.reader.continuation import find_cut
+from slurmgen.lint.reader.commands import ArrayCopy, Assignment, Command, Cut, Shell
 from slurmgen.lint.reader.parse import parse
-from slurmgen.lint.reader.rewrite import rewrite
-from slurmgen.lint.reader.source import UNKNOWN, Span
-from slurmgen.lint.reader.variables import Variables
-from slurmgen.lint.reader.words import Value, Word
+from slurmgen.lint.reader.source import CHARACTERS, UNKNOWN, Budget, Span, TooLarge
+from slurmgen.lint.reader.words import ANY, KNOWN_RANGES, Expander, Range, Value, Word, evaluate
+
+_LONGEST_VALUE = 4096
+"Longer values are treated as unknown, such as a value that doubles itself repeatedly."
+
+
+_ASSIGNMENT = 10
+"Steps of the budget for an assignment, besides its value."
+
+
+class Variables:
+    """Tracks assignments; the walker over the commands derives from it."""
+
+    def __init__(self, text: str, base: Callable[[int], Span], budget: Budget) -> None:
+        self.text = text
+        self.base = base
+        self.budget = budget
+        self.expander = Expander(text, base, self.visit_output, budget)
+        self.expander.ranges.update(KNOWN_RANGES)
+        self.exported: dict[str, str] = {}
+        "Replaced, never modified: earlier commands keep a reference to it."
+        self.assignments: list[Assignment] = []
+        self.array_copies: list[ArrayCopy] = []
+        self.place: list[str] = []
+        "The constructs that enclose the current node."
+        self.outputs: list[str] = []
+        "The commands whose output is part of the current word."
+
+    def visit_output(self, node: Node) -> None:
+        """Visit the commands whose output becomes a word."""
+        raise NotImplementedError
+
+    def visit_assignment(
+        self, node: Node, exported: bool = False, prefix_of: Span | None = None
+    ) -> tuple[str, str] | None:
+        """Track an assignment; returns what it sets, unless that is an array."""
+        name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name_node is None:
+            return None
+        name = self.raw(name_node)
+        self.outputs = []
+        if name_node.type == "subscript" or (value is not None and value.type == "array"):
+            self._assign_array(name_node, value)
+            return None
+        self.budget.spend(_ASSIGNMENT)
+        text, names = self.expander.value(value)
+        if self._appends(name_node):
+            before = self.expander.variables.get(name, UNKNOWN)
+            text = (before if isinstance(before, str) else UNKNOWN) + text
+        if len(text) > _LONGEST_VALUE:
+            text = UNKNOWN
+        bounds = self._range(value)
+        self.expander.variables[name] = text
+        self.expander.ranges[name] = bounds
+        if exported or name in self.exported:
+            self._export(name, text)
+        raw = self.raw(value) if value else ""
+        self.assignments.append(
+            Assignment(
+                name,
+                text,
+                raw,
+                self.span(node),
+                bounds,
+                exported,
+                names,
+                tuple(self.outputs),
+                prefix_of,
+                tuple(self.place),
+            )
+        )
+        return name, text
+
+    def _export(self, name: str, value: str) -> None:
+        self.budget.spend(len(self.exported))
+        self.exported = {**self.exported, name: value}
+
+    def saved_variables(self) -> dict[str, Value]:
+        """The variables as they are now."""
+        self.budget.spend(len(self.expander.variables) // 8)
+        return dict(self.expander.variables)
+
+    def _appends(self, name_node: Node) -> bool:
+        return self.text.startswith("+=", name_node.end_byte)
+
+    def _assign_array(self, name_node: Node, value: Node | None) -> None:
+        if name_node.type == "subscript" or value is None:
+            base = name_node.named_children[0] if name_node.named_children else name_node
+            self.expander.variables[self.raw(base)] = (UNKNOWN,)
+            return
+        name = self.raw(name_node)
+        self._note_copy(name, value)
+        items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
+        before = self.expander.variables.get(name)
+        if self._appends(name_node) and isinstance(before, tuple):
+            items = (*before, *items)
+        self.expander.variables[name] = items if len(items) <= _LONGEST_VALUE else (UNKNOWN,)
+
+    def _note_copy(self, target: str, value: Node) -> None:
+        copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self.raw(value))
+        if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
+            self.array_copies.append(ArrayCopy(target, copied[1], self.span(value)))
+
+    def _range(self, value: Node | None) -> Range:
+        if value is not None and value.type == "string" and len(value.named_children) == 1:
+            (inner,) = value.named_children
+            value = inner if len(self.raw(inner)) == len(self.raw(value)) - 2 else value
+        if value is None or value.type not in ("arithmetic_expansion", "number", "simple_expansion"):
+            return ANY
+        return evaluate(value, self.expander.range_of)
+
+    def visit_declaration(self, node: Node) -> None:
+        """Track `export`, `declare`, `local` and `readonly`."""
+        exports = node.children[0].type == "export" or any(
+            child.type == "word" and "x" in self.raw(child) for child in node.named_children
+        )
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self.visit_assignment(child, exports)
+            elif child.type == "variable_name" and exports:
+                name = self.raw(child)
+                value = self.expander.variables.get(name, UNKNOWN)
+                self._export(name, value if isinstance(value, str) else UNKNOWN)
+
+    def visit_unset(self, node: Node) -> None:
+        """Track `unset`."""
+        for child in node.named_children:
+            name = self.raw(child)
+            self.expander.variables[name] = ""
+            if name in self.exported:
+                self.budget.spend(len(self.exported))
+                self.exported = {key: value for key, value in self.exported.items() if key != name}
+
+    def raw(self, node: Node) -> str:
+        """The source text of a node."""
+        self.budget.spend((node.end_byte - node.start_byte) // CHARACTERS)
+        return self.text[node.start_byte : node.end_byte]
+
+    def span(self, node: Node) -> Span:
+        """The span of a node in the script."""
+        return Span(self.base(node.start_byte).start, self.base(node.end_byte).end)
+
 
 _DEEPEST = 50
 "Nesting limit of commands; a deeper script is too large to read."
+
+
 _DEEPEST_CALL = 12
 "Nesting limit of function calls: recursion would never end."
+
+
 _COMMAND = 20
 "Steps of the budget for a command, besides its words."
 
@@ -314,3 +453,178 @@ _VISITS: dict[str, Callable[[_Walker, Node], object]] = {
     "string": lambda walker, node: walker.expander.words(node),
     "command_substitution": _Walker.visit_output,
 }
+
+
+_SETTINGS = {"e": "errexit", "u": "nounset"}
+
+
+_HARMLESS = r"(activate|conda\.sh|/etc/profile\S*|lmod\S*|modules?\S*|/init/\w+|\.bashrc|\.bash_profile)$"
+"Files that set up a tool and do not change the script's variables."
+
+
+class State(Protocol):
+    """What a builtin can change."""
+
+    expander: Expander
+    settings: set[str]
+    sourced: bool
+
+
+def _set(state: State, arguments: list[str]) -> None:
+    for at, word in enumerate(arguments):
+        if word[:1] not in "+-" or word in ("--", "-"):
+            return
+        change = state.settings.add if word[0] == "-" else state.settings.discard
+        for letter in word[1:] if not word.startswith("--") else "":
+            if letter in _SETTINGS:
+                change(_SETTINGS[letter])
+            elif letter == "o" and at + 1 < len(arguments):
+                change(arguments[at + 1])
+
+
+def _source(state: State, arguments: list[str]) -> None:
+    if not arguments or not re.search(_HARMLESS, arguments[0]):
+        _forget(state, arguments)
+
+
+def _forget(state: State, _arguments: list[str]) -> None:
+    state.sourced = True
+    variables = state.expander.variables
+    state.expander.budget.spend(len(variables) // 8)
+    for name in variables:
+        if not name.startswith("SLURM_"):
+            variables[name] = UNKNOWN if not isinstance(variables[name], tuple) else (UNKNOWN,)
+
+
+def _read(state: State, arguments: list[str]) -> None:
+    for name in arguments:
+        if name.isidentifier():
+            state.expander.variables[name] = UNKNOWN
+
+
+def _read_array(state: State, arguments: list[str]) -> None:
+    for name in arguments:
+        if name.isidentifier():
+            state.expander.variables[name] = (UNKNOWN,)
+
+
+EFFECTS: dict[str, Callable[[State, list[str]], None]] = {
+    "set": _set,
+    "source": _source,
+    ".": _source,
+    "eval": _forget,
+    "read": _read,
+    "mapfile": _read_array,
+    "readarray": _read_array,
+}
+"The effects by the name of the builtin."
+
+
+_MOST = 50
+"Lines of comments, or blank lines, that are searched."
+
+
+_CUT = re.compile(
+    rf"[ \t]*\\(?:\n(?:(?P<comments>(?:[ \t]*#[^\n]*\n){{1,{_MOST}}})|(?:[ \t]*\n){{1,{_MOST}}})"
+    r"|(?P<blanks>[ \t]+)(?P<comment>#[^\n]*)?\n)(?P<next>[^\n]*)"
+)
+
+
+_CONTINUED = re.compile(r"[ \t]*--?[A-Za-z]")
+"The beginning of a line that its author meant as a part of the command before it: an option."
+
+
+def find_cut(text: str, end: int) -> tuple[int, int, str] | None:
+    """What ends a command before its options end: the start, the end and the kind; None if nothing does.
+
+    Args:
+        text: the script.
+        end: the offset of the end of the command.
+    """
+    found = _CUT.match(text, end)
+    if found is None or not _CONTINUED.match(found["next"]):
+        return None
+    backslash = text.index("\\", end)
+    if found["comment"]:
+        return found.start("comment"), found.end("comment"), "a comment after the backslash"
+    if found["blanks"]:
+        return backslash, found.end("blanks"), "blanks after the backslash"
+    if not found["comments"]:
+        return backslash, backslash + 1, "a blank line"
+    start = text.index("#", backslash)
+    return start, text.index("\n", start), "a comment"
+
+
+_NAME = r"(?:[A-Za-z_]\w*+|\d)"
+
+
+_GLUED = re.compile(rf"(?<!\\)\$(?:{_NAME}|\{{{_NAME}\}})[\w/:,.@%+=~-]++(?=\${_NAME})")
+"An expansion and a literal text, followed by an expansion without braces."
+
+
+_VARIABLE = re.compile(rf"\$({_NAME})")
+
+
+_DOUBLE = re.compile(r"\$\(\(\(")
+
+
+_COMMENT = re.compile(r"(?<!\\)`#[^`\n]*`")
+
+
+_LONGEST_LINE = 500
+"Characters that are searched for the end of `$(((`."
+
+
+class Insertion(NamedTuple):
+    """A text that is inserted at an offset of the original."""
+
+    at: int
+    text: str
+
+
+def rewrite(text: str, base: Callable[[int], Span], budget: Budget) -> tuple[str, Callable[[int], Span]]:
+    """The equivalent text, and the function that maps its offsets to spans of the script."""
+    text = _COMMENT.sub(lambda found: " " * len(found[0]), text)
+    insertions = sorted({*_braces(text), *_blanks(text, budget)})
+    budget.spend(len(insertions))
+    if not insertions:
+        return text, base
+    parts, at, starts, shifts = [], 0, [0], [0]
+    for insertion in insertions:
+        parts += [text[at : insertion.at], insertion.text]
+        at = insertion.at
+        shifts.append(shifts[-1] + len(insertion.text))
+        starts.append(at + shifts[-1])
+    return "".join([*parts, text[at:]]), lambda offset: base(
+        offset - shifts[bisect_right(starts, offset) - 1]
+    )
+
+
+def _braces(text: str) -> Iterator[Insertion]:
+    """Turn the second variable of `$A/$B/x` into `${B}`."""
+    at = 0
+    while found := _GLUED.search(text, at):
+        name = _VARIABLE.match(text, found.end())
+        if name is None:
+            return
+        yield Insertion(name.start(1), "{")
+        yield Insertion(name.end(1), "}")
+        at = found.end()
+
+
+def _blanks(text: str, budget: Budget) -> Iterator[Insertion]:
+    """Separate the parentheses of `$(((X)) && y)`, which is a command and not arithmetic."""
+    for found in _DOUBLE.finditer(text):
+        budget.spend(_LONGEST_LINE // CHARACTERS)
+        if not _is_arithmetic(text[found.start() + 2 : found.start() + _LONGEST_LINE]):
+            yield Insertion(found.start() + 2, " ")
+
+
+def _is_arithmetic(text: str) -> bool:
+    """Whether the parenthesis that the text starts with is closed together with the one before it."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0:
+            return text[at + 1 : at + 2] == ")"
+    return True

@@ -1,4 +1,4 @@
-"""The text of a script, with positions in it."""
+"""The text of a script and its parts, within limits."""
 
 import re
 from bisect import bisect_right
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 UNKNOWN = "\x01"
 "Replaces the parts of a word that the text does not determine."
+
 
 _FOREIGN = re.compile(r"[^\t\n\r\x20-\x7e]")
 
@@ -53,3 +54,46 @@ class Source:
     def quote(self, span: Span) -> str:
         """The text of a span."""
         return self.text[span.start : span.end]
+
+
+STEPS = 800_000
+"Enough for about 20,000 plain commands."
+
+
+CHARACTERS = 8
+"Characters that are copied, compared or searched in one step."
+
+
+class TooLarge(Exception):
+    """The script exceeds its budget."""
+
+
+class Budget:
+    """The remaining budget of one script."""
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self._left = steps
+
+    @property
+    def left(self) -> int:
+        """The remaining steps; negative if the budget is exhausted."""
+        return self._left
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a part of the script was skipped."""
+        return self._left < 0
+
+    def spend(self, steps: int) -> None:
+        """Charge some work before it is done.
+
+        Raises:
+            TooLarge: the budget is exhausted.
+        """
+        self._left -= steps
+        if self._left < 0:
+            raise TooLarge
+
+    def exhaust(self) -> None:
+        """Record that a part of the script cannot be read."""
+        self._left = -1

@@ -7,8 +7,7 @@ from slurmgen.lint.finding import Site
 from slurmgen.lint.reader import Launch, Script, Span
 
 if TYPE_CHECKING:
-    from slurmgen.sites.nodes import Place
-    from slurmgen.sites.settings import Settings
+    from slurmgen.sites.nodes import Place, Settings
 
 
 def place(script: Script, site: Site) -> "Place":
@@ -24,7 +23,7 @@ def place(script: Script, site: Site) -> "Place":
 
 def settings(script: Script, site: Site, launch: Launch | None = None) -> "Settings":
     """What the site's profile sets for the job; `launch` starts its ranks."""
-    from slurmgen.sites.settings import Shape, settings_of
+    from slurmgen.sites.nodes import Shape, settings_of
 
     job = script.job
     nodes = job.nodes or 1

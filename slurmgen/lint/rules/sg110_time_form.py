@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.slurm import durations
+from slurmgen.slurm import units
 
 CODE = "SG110"
 SEVERITY = "error"
@@ -60,7 +60,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 def _is_time(text: str) -> bool:
     try:
-        durations.seconds(text)
+        units.seconds(text)
     except ValueError:
         return False
     return True

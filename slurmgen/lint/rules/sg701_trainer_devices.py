@@ -30,7 +30,7 @@ from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import trainer_argument
-from slurmgen.lint.training import calls
+from slurmgen.lint.training_script import calls
 from slurmgen.text import counted
 
 CODE = "SG701"

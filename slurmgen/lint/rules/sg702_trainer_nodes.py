@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import trainer_argument
-from slurmgen.lint.training import calls
+from slurmgen.lint.training_script import calls
 from slurmgen.text import counted
 
 CODE = "SG702"

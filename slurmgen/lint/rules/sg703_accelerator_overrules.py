@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.training import Call, calls
+from slurmgen.lint.training_script import Call, calls
 
 CODE = "SG703"
 SEVERITY = "warning"

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import place
-from slurmgen.slurm import durations
+from slurmgen.slurm import units
 
 CODE = "SG903"
 SEVERITY = "error"
@@ -39,12 +39,12 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     if site is None or directive is None:
         return
     try:
-        requested = durations.seconds(directive.value)
+        requested = units.seconds(directive.value)
     except ValueError:
         return
     for name, limit in place(script, site).limits.items():
         longest = limit.time_for(script.job.nodes or 1)
-        if (most := durations.limit(longest)) is not None and requested > most:
+        if (most := units.time_limit(longest)) is not None and requested > most:
             yield Finding(
                 directive.value_span,
                 f"--time={directive.value} exceeds the limit of {name} on {site.name}: {longest}",

@@ -27,7 +27,7 @@ from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
 from slurmgen.lint.rules.place import place
 from slurmgen.lint.rules.sg109_memory_options import FORMS
-from slurmgen.slurm import sizes
+from slurmgen.slurm import units
 
 CODE = "SG906"
 SEVERITY = "error"
@@ -53,7 +53,7 @@ def _texts(script: Script, site: Site, directive: Directive) -> tuple[str, str] 
     if directive.name == "mem" and form not in ("mem", "optional"):
         size = (node.memory_per_gpu or site.memory.per_gpu) if form == "mem-per-gpu" else None
         return f"{site.name} requires --{form} instead of --mem", f"write `--{form}={size or 'SIZE'}`"
-    if directive.name == "mem" and most and _megabytes(directive.value) > sizes.megabytes(most):
+    if directive.name == "mem" and most and _megabytes(directive.value) > units.megabytes(most):
         return (
             f"--mem={directive.value} exceeds the memory of a node of {site.name}: {most}",
             f"request at most `--mem={most}`",
@@ -63,6 +63,6 @@ def _texts(script: Script, site: Site, directive: Directive) -> tuple[str, str] 
 
 def _megabytes(text: str) -> int:
     try:
-        return sizes.megabytes(text)
+        return units.megabytes(text)
     except ValueError:
         return 0

@@ -1,38 +1,343 @@
-"""SSH through paramiko: one login, then a channel for each command."""
+"""Commands over Paramiko, through jump hosts."""
 
 import contextlib
+import logging
+import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
 
 import paramiko
+from msgspec import Struct
 
-from slurmgen.errors import ConnectionBroke, ConnectionFailed, RemoteError
-from slurmgen.remote.duplex import Duplex
+from slurmgen.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionBroke,
+    ConnectionFailed,
+    RemoteError,
+    SlurmgenError,
+)
 from slurmgen.remote.frame import BEGIN_TIMEOUT, Attached, Frame, Framed, Output
 from slurmgen.remote.local import END_TIMEOUT
-from slurmgen.remote.ssh import jump_hosts
-from slurmgen.remote.ssh import terminal as ssh_terminal
-from slurmgen.remote.ssh.destination import Destination
-from slurmgen.remote.ssh.errors import translated
-from slurmgen.remote.ssh.keepalive import SILENCE
-from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.ssh import config, host_keys
+from slurmgen.remote.ssh import prompt as ssh_terminal
+from slurmgen.remote.ssh.authenticate import log_in
+from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.errors import ERRORS, Dropped, translated
+from slurmgen.remote.ssh.prompt import NotAnswered, Prompt
 from slurmgen.remote.ssh.sessions import Sessions
-from slurmgen.remote.ssh.stream import Stream
 from slurmgen.remote.transport import (
     COMMAND_TIMEOUT,
     NO_LIMIT,
+    PART,
     Closing,
     Completed,
+    Duplex,
     command_line,
     ended_by_signal,
     timed_out,
     unreachable,
 )
 
+INTERVAL = 15.0
+"Seconds between two requests to the host; they also keep the connection alive in firewalls."
+
+
+SILENCE = 45.0
+"Seconds without a byte after which the connection counts as broken."
+
+
+_POLL = 1.0
+
+
+class MonitoredSocket:
+    """A socket, or a channel used as one, that records when data last arrived.
+
+    It ends the connection when more than `limit` bytes arrive; None: no limit.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.limit: int | None = None
+        self.received = 0
+        self.last = time.monotonic()
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether more than `limit` bytes arrived."""
+        return self.limit is not None and self.received > self.limit
+
+    def recv(self, size: int) -> bytes:
+        """The bytes that arrived."""
+        data: bytes = self._sock.recv(size)
+        self.last = time.monotonic()
+        self.received += len(data)
+        return b"" if self.is_over_limit else data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+class Keepalive:
+    """Sends the host a request regularly, and ends the connection if nothing arrives.
+
+    paramiko's own keepalive requests no reply, so it cannot detect a silent host.
+    """
+
+    def __init__(self, connection: paramiko.Transport, sock: MonitoredSocket) -> None:
+        self._connection = connection
+        self._sock = sock
+        self._ended = threading.Event()
+        self.timed_out = False
+        "Whether it ended the connection."
+
+    def __enter__(self) -> "Keepalive":
+        # Two threads: sending blocks on a connection that takes no more bytes.
+        for work in (self._send, self._watch):
+            threading.Thread(target=work, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+
+    def _send(self) -> None:
+        with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+            while not self._ended.wait(INTERVAL) and self._connection.is_active():
+                self._connection.global_request("keepalive@openssh.com", wait=True)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(_POLL, SILENCE / 4)) and self._connection.is_active():
+            if time.monotonic() - self._sock.last > SILENCE:
+                self.timed_out = True
+                self._connection.close()
+
+
+CONNECT_TIMEOUT = 20.0
+"Seconds for the network connection and for the handshake, each."
+
+
+HANDSHAKE_LIMIT = 1_000_000
+"Bytes that a host may send before the key exchange; a few kilobytes are usual."
+
+
+ANSWER_TIMEOUT = 120.0
+"Seconds for one authentication step; the user may have to look up a code."
+
+
+# Without a handler Python prints paramiko's warnings, tracebacks included.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class Link(Struct, frozen=True):
+    """A connection after the login."""
+
+    connection: paramiko.Transport
+    keepalive: Keepalive
+    login: str
+    "How the login succeeded."
+
+
+def check_host_keys(to: Destination) -> tuple[Destination, ...]:
+    """The jump hosts and the host itself whose keys are those of known_hosts, as far as no prompt is needed.
+
+    The check ends at a host that needs a password or code, whose key or algorithms only OpenSSH supports,
+    or that is reached through a ProxyCommand, which may show a prompt.
+
+    Raises:
+        ConnectionFailed, HostKeyError: for the first host that cannot be reached, or has another key.
+    """
+    checked: list[Destination] = []
+    previous: Link | None = None
+    with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed, ConfigError):
+        for host in to.chain:
+            if host.proxy_command or host_keys.known(host).by_authority_alone:
+                break
+            handshake = _handshake(host, previous, resources)
+            checked.append(host)
+            if host is not to:
+                previous = _authenticated(handshake, host, previous, None, resources)
+    return tuple(checked)
+
+
+def logged_in(to: Destination, prompt: Prompt | None, resources: contextlib.ExitStack) -> Link:
+    """Log in to a host, through its jump hosts."""
+    previous = logged_in(to.jump, prompt, resources) if to.jump else None
+    return _authenticated(_handshake(to, previous, resources), to, previous, prompt, resources)
+
+
+class _Handshake(Struct, frozen=True):
+    """A connection whose host key is known, before the login."""
+
+    connection: "_Connection"
+    sock: MonitoredSocket
+
+
+def _handshake(to: Destination, previous: Link | None, resources: contextlib.ExitStack) -> _Handshake:
+    with _named(to):
+        sock = MonitoredSocket(resources.enter_context(_socket(to, previous, resources)))
+        sock.limit = HANDSHAKE_LIMIT
+        connection = _connection(sock, resources)
+        _exchange_keys(connection, sock, to)
+    return _Handshake(connection, sock)
+
+
+def _authenticated(
+    handshake: _Handshake,
+    to: Destination,
+    previous: Link | None,
+    prompt: Prompt | None,
+    resources: contextlib.ExitStack,
+) -> Link:
+    with _named(to):
+        login = _unless_broken(handshake.connection, to, prompt)
+    keepalive = resources.enter_context(Keepalive(handshake.connection, handshake.sock))
+    return Link(handshake.connection, keepalive, f"{previous.login}, then {login}" if previous else login)
+
+
+def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | None) -> str:
+    """How the login succeeded. paramiko reports a connection that breaks meanwhile as a refused login.
+
+    sshd sends SSH_MSG_DISCONNECT to a user who tries too many keys.
+    """
+    try:
+        return log_in(connection, to, prompt)
+    except (AuthenticationFailed, paramiko.AuthenticationException) as error:
+        if connection.is_active() or connection.goodbye or isinstance(error, NotAnswered):
+            raise
+        raise paramiko.SSHException("it broke during the login") from error
+
+
+def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
+    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user, ssh=to.ssh)
+
+
+class _Connection(paramiko.Transport):
+    """A connection that reports any exception of paramiko at a malformed message as an SSH error."""
+
+    goodbye = False
+    "Whether the host has ended the connection by a message."
+
+    def _parse_disconnect(self, message: paramiko.Message) -> None:
+        self.goodbye = True
+        super()._parse_disconnect(message)  # type: ignore[misc]
+
+    def get_exception(self) -> Exception | None:
+        """The error that ended the connection, if there is one."""
+        error = super().get_exception()
+        if error is None or isinstance(error, (*ERRORS, SlurmgenError)):
+            return error
+        return paramiko.SSHException(f"it sent what is not SSH ({type(error).__name__}: {error})")
+
+
+def _connection(sock: MonitoredSocket, resources: contextlib.ExitStack) -> _Connection:
+    connection = _Connection(sock)  # type: ignore[arg-type]  # it has every method that is used
+    resources.callback(connection.close)
+    connection.banner_timeout = connection.handshake_timeout = CONNECT_TIMEOUT
+    connection.auth_timeout = ANSWER_TIMEOUT
+    return connection
+
+
+def _socket(
+    to: Destination, previous: Link | None, resources: contextlib.ExitStack
+) -> socket.socket | paramiko.Channel:
+    if previous:
+        return _forwarded(to, previous)
+    if to.proxy_command:
+        return _proxied(to.proxy_command, resources)
+    connected = socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
+    # paramiko writes in small parts; each would wait for the acknowledgement of the one before.
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+def _forwarded(to: Destination, previous: Link) -> paramiko.Channel:
+    """A channel to a host, through its jump host."""
+    assert to.jump  # noqa: S101 (`previous` leads to it)
+    try:
+        return previous.connection.open_channel(
+            "direct-tcpip", (to.host, to.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT
+        )
+    except paramiko.ChannelException as error:
+        raise ConnectionFailed(
+            f"{to.jump.alias} cannot connect to {to.alias} at {to.host} port {to.port}: {error.text}",
+            f"Check the name, and whether {to.jump.alias} allows forwarding; `{to.ssh}` must work first.",
+        ) from error
+
+
+def _proxied(command: str, resources: contextlib.ExitStack) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # The user's own command from ssh_config, run by a shell as OpenSSH runs it.
+        argv = ["/bin/sh", "-c", f"exec {command}"]
+        resources.callback(
+            _end,
+            subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), start_new_session=True),
+        )
+    return ours
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def _exchange_keys(connection: paramiko.Transport, sock: MonitoredSocket, to: Destination) -> None:
+    config.restrict_algorithms(connection, to.algorithms, to.alias)
+    keys = host_keys.known(to)
+    options = connection.get_security_options()
+    options.key_types = keys.algorithms(options.key_types)
+    try:
+        connection.start_client(timeout=CONNECT_TIMEOUT)
+    except (paramiko.SSHException, EOFError, ConnectionError) as error:
+        if sock.is_over_limit:
+            raise paramiko.SSHException(f"it sent {HANDSHAKE_LIMIT:,} bytes that are not SSH") from None
+        is_silent = isinstance(error.__context__, TimeoutError)
+        if not (connection.remote_version or is_silent or to.proxy_command):  # that has other reasons too
+            raise Dropped(str(error)) from error
+        raise
+    if not connection.initial_kex_done:
+        raise TimeoutError(f"no keys were exchanged within {CONNECT_TIMEOUT:g} seconds")
+    sock.limit = None
+    host_keys.check(connection.get_remote_server_key(), keys, to)
+
+
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
-"What paramiko raises on a broken connection."
+
+
+class Stream:
+    """See Duplex."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        channel.settimeout(None)
+
+    def read(self) -> bytes:
+        """See Duplex."""
+        try:
+            return self._channel.recv(PART)
+        except _BROKEN:
+            return b""
+
+    def write(self, part: bytes) -> None:
+        """See Duplex."""
+        self._channel.sendall(part)
+
+    def end(self) -> None:
+        """See Duplex."""
+        with contextlib.suppress(*_BROKEN):
+            self._channel.shutdown_write()
+
+    def close(self) -> None:
+        """See Duplex."""
+        with contextlib.suppress(*_BROKEN):
+            self._channel.close()
 
 
 class SshTransport(Closing):
@@ -40,7 +345,7 @@ class SshTransport(Closing):
 
     shell = ("bash", "-lc")
 
-    def __init__(self, link: jump_hosts.Link, to: Destination, resources: contextlib.ExitStack) -> None:
+    def __init__(self, link: Link, to: Destination, resources: contextlib.ExitStack) -> None:
         self._connection = link.connection
         self._links = [link]
         self._opening = threading.Lock()
@@ -107,7 +412,9 @@ class SshTransport(Closing):
             return self._completed(argv, frame, NO_LIMIT, COMMAND_TIMEOUT).returncode
         channel = self._session(COMMAND_TIMEOUT)
         try:
-            status = ssh_terminal.attach(channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT))
+            status = ssh_terminal.attach_terminal(
+                channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT)
+            )
         except _BROKEN:
             raise self._no_status(argv, None, channel, -1) from None
         finally:
@@ -138,16 +445,16 @@ class SshTransport(Closing):
         """Close the connection, those to its jump hosts, and the ProxyCommand if there is one."""
         self._resources.close()
 
-    def _another(self) -> jump_hosts.Link:
+    def _another(self) -> Link:
         """Another connection, made without a prompt."""
-        link = jump_hosts.logged_in(self._to, None, self._resources)
+        link = logged_in(self._to, None, self._resources)
         self._links.append(link)
         return link
 
     def _session(self, timeout: float) -> paramiko.Channel:
         """A channel for a command."""
 
-        def begin(link: jump_hosts.Link) -> paramiko.Channel | None:
+        def begin(link: Link) -> paramiko.Channel | None:
             try:
                 with self._opening:
                     return link.connection.open_session(timeout=timeout)
@@ -219,7 +526,7 @@ def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
         ConnectionFailed, HostKeyError, AuthenticationFailed: see errors.py.
     """
     with contextlib.ExitStack() as resources:
-        return SshTransport(jump_hosts.logged_in(to, prompt, resources), to, resources.pop_all())
+        return SshTransport(logged_in(to, prompt, resources), to, resources.pop_all())
     raise AssertionError  # pragma: no cover (an ExitStack suppresses nothing)
 
 

@@ -3,11 +3,10 @@
 `QUERY` runs on the login node; everything else is pure.
 """
 
-from slurmgen.sites.discover.compare import Difference, corrected, differences
-from slurmgen.sites.discover.facts import Discovery, cluster_name, discover
+from slurmgen.sites.discover.compare import Difference, command_name, corrected, differences, profile_text
 from slurmgen.sites.discover.probe import with_probe
+from slurmgen.sites.discover.profile import Discovery, cluster_name, discover
 from slurmgen.sites.discover.query import QUERY, answers
-from slurmgen.sites.discover.write import command_name, profile_text
 
 __all__ = [
     "QUERY",

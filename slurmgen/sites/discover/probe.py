@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from slurmgen.sites.discover.cluster import Fact
-from slurmgen.sites.discover.facts import Discovery
-from slurmgen.sites.discover.query import PROBE
-from slurmgen.sites.discover.records import number
-from slurmgen.slurm import sizes
+from slurmgen.sites.discover.profile import Discovery, Fact
+from slurmgen.sites.discover.query import PROBE, number
+from slurmgen.slurm import units
 
 SCRIPT_NAME = "probe.sh"
 MAX_LOG = 1_000_000
@@ -77,7 +75,7 @@ def _notes(lines: Sequence[tuple[str, str]]) -> Iterator[Fact]:
 
 def _sized(text: str) -> str:
     mebibytes = number(text)
-    return text if mebibytes is None else sizes.of_bytes(mebibytes << 20)
+    return text if mebibytes is None else units.readable_size(mebibytes << 20)
 
 
 _TITLES = {

@@ -4,6 +4,6 @@
 
 IFS=,
 for index in $SLURM_STEP_GPUS; do
-  # The fields of --query-gpu in slurmgen/jobs/live/gpus.py.
+  # The fields of --query-gpu in slurmgen/live/gpus.py.
   echo "$index, stand-in of a twin, 50, 1024, 81920, 100.00, 400.00"
 done

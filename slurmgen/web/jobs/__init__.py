@@ -1,5 +1,4 @@
-"""Jobs."""
+"""The pages of jobs.
 
-from slurmgen.web.jobs.routes import ROUTES
-
-__all__ = ["ROUTES"]
+Read routes, board and rows, then poller, job and actions.
+"""

@@ -1,27 +1,162 @@
-"""What is known of all jobs of the ledger, kept between requests. Safe to use from several threads."""
+"""The board: what is known of all jobs."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 from threading import RLock
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.jobs.job import Job, group_by_route
-from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.listing import without_query
-from slurmgen.jobs.report import Report
-from slurmgen.jobs.slurm_client import UNKNOWN
-from slurmgen.jobs.status import make_report, recall, unreached
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.route import Route
-from slurmgen.web.jobs.contacts import Contacts, Problem
-from slurmgen.web.jobs.records import job_of, key_of, record_of_job
-from slurmgen.web.jobs.rows import Known, Row, group_row, ids_of, job_row
-from slurmgen.web.jobs.table import Changes, Table
+from slurmgen.status.job import Job, group_by_route
+from slurmgen.status.listing import without_query
+from slurmgen.status.query import make_report, recall, unreached
+from slurmgen.status.report import Report
+from slurmgen.status.slurm import UNKNOWN
+from slurmgen.web.jobs.rows import Known, Row, group_row, ids_of, job_of, job_row, key_of, record_of_job
+
+_LATE = "it has not replied to the last query so far"
+
+
+class Problem(Struct, frozen=True):
+    """Why the present states of the jobs of a site are not known."""
+
+    site: str
+    "Empty if it concerns all of them."
+    fact: str
+    hint: str = ""
+    replied: float | None = None
+    "When it replied last, in seconds since 1970; None if it has not since the server was started."
+
+    @property
+    def since(self) -> str:
+        """When it replied last, in the time zone of this machine; empty if it has not."""
+        if self.replied is None:
+            return ""
+        at = datetime.fromtimestamp(self.replied).astimezone()
+        return at.strftime(
+            "%H:%M:%S" if at.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M:%S"
+        )
+
+
+class Contacts:
+    """What is known of each site. Not safe to use from several threads.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._replied: dict[Route, float] = {}
+        self._problems: dict[Route | None, Problem] = {}
+
+    def problem(self, route: Route) -> Problem | None:
+        """Why the present states of its jobs are not known; None if they are."""
+        return self._problems.get(route)
+
+    def problems(self) -> list[Problem]:
+        """Those of all sites, after what concerns all of them."""
+        return sorted(self._problems.values(), key=lambda problem: problem.site)
+
+    def reply(self, route: Route) -> bool:
+        """Record that a site replied. Returns whether it had a problem before."""
+        self._replied[route] = self._clock()
+        return self._problems.pop(route, None) is not None
+
+    def fail(self, route: Route, error: SlurmgenError) -> bool:
+        """Record that a site was not reached. Returns whether that is new."""
+        return self._put(route, error.fact, error.hint)
+
+    def fail_all(self, error: SlurmgenError | None) -> bool:
+        """Record why no job can be queried; None: jobs can be queried again. Returns whether that is new."""
+        before = self._problems.pop(None, None)
+        if error:
+            self._problems[None] = Problem("", error.fact, error.hint)
+        return self._problems.get(None) != before
+
+    def wait(self, route: Route, asked: float) -> bool:
+        """Record that a query of that time has no reply yet. Returns whether that is new."""
+        if route in self._problems or self._replied.get(route, 0.0) >= asked:
+            return False
+        return self._put(route, _LATE, "")
+
+    def _put(self, route: Route, fact: str, hint: str) -> bool:
+        problem = Problem(route.short_place, fact, hint, self._replied.get(route))
+        is_new = self._problems.get(route) != problem
+        self._problems[route] = problem
+        return is_new
+
+
+class Changes(Struct, frozen=True):
+    """What has changed since a version of the table."""
+
+    version: str
+    rows: tuple[Row, ...]
+    whole: bool
+    "Whether the table has to be read again: jobs were removed, or the server was started again."
+
+
+class Table:
+    """The rows by their identifiers, in the order of submission. Not safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._id, self._count, self._removed = token_hex(4), 0, 0
+        self._rows: dict[str, Row] = {}
+        self._changed: dict[str, int] = {}
+        "The count at which each row changed last."
+
+    @property
+    def version(self) -> str:
+        """Names the present state, so that later changes can be asked for."""
+        return f"{self._id}-{self._count}"
+
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """All rows."""
+        return self._rows
+
+    def since(self, version: str) -> Changes:
+        """The rows that have changed since a version."""
+        table, _, count = version.partition("-")
+        known = int(count) if count.isdecimal() and len(count) < 19 else -1
+        whole = table != self._id or known < self._removed
+        ids = [] if whole else [row for row, at in self._changed.items() if at > known]
+        return Changes(self.version, tuple(self._rows[row] for row in ids), whole)
+
+    def count(self) -> None:
+        """Begin a new version, also for a change that is not in a row."""
+        self._count += 1
+
+    def put(self, rows: Iterable[Row]) -> bool:
+        """Take those rows that differ; returns whether there are any."""
+        new = {row.id: row for row in rows if self._rows.get(row.id) != row}
+        if new:
+            self.count()
+            self._rows |= new
+            self._changed |= dict.fromkeys(new, self._count)
+        return bool(new)
+
+    def order(self, ids: Iterable[str]) -> bool:
+        """Sort the rows, and drop those that are not named; returns whether there are any."""
+        order = dict.fromkeys(ids)
+        drops = bool(self._rows.keys() - order.keys())
+        if drops:
+            self.count()
+            self._removed = self._count
+        self._rows = {row: self._rows[row] for row in order}
+        self._changed = {row: at for row, at in self._changed.items() if row in order}
+        return drops
+
 
 _UNEXPLAINED = "it is not known why it failed"
+
+
 _SETTLED = 2.0
 "Seconds; the coarsest clock of a file system counts single ones."
 

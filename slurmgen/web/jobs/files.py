@@ -1,32 +1,52 @@
-"""The files that a job made: a list, the ones that are logs or metrics, and fetching them all.
+"""The files of a job: list and download them."""
 
-A browser names a file by a hash, which is looked up among those that the site listed.
-"""
-
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Lock
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.metrics import FILES
-from slurmgen.jobs.results.listing import Listing, Made, list_results
-from slurmgen.jobs.results.local_folder import fetch_results, local_folder, record_of
-from slurmgen.slurm.sizes import of_bytes
-from slurmgen.web.jobs.asked import asked_job, query_of
-from slurmgen.web.jobs.parts import part
-from slurmgen.web.jobs.state import connections_of
+from slurmgen.errors import SlurmgenError
+from slurmgen.results.archive import refusal
+from slurmgen.results.fetch import (
+    Listing,
+    Made,
+    fetch_results,
+    list_results,
+    local_folder,
+    read_file,
+    record_of,
+)
+from slurmgen.slurm.units import readable_size
+from slurmgen.status.job import Job
+from slurmgen.status.sweep_results import FILES
+from slurmgen.text import visible
+from slurmgen.web.jobs.poller import connections_of
+from slurmgen.web.jobs.request import asked_job, part, query_of
+from slurmgen.web.jobs.rows import record_of_job
 from slurmgen.web.pages import page
 
 SHOWN = 500
 "Files in the table."
+
+
 _LOGS = (".out", ".err", ".log")
+
+
 _MOST_JOBS = 64
+
+
 _names: dict[tuple[str, str, int | None], dict[str, str]] = {}
 "The names of listed files by their hashes, of the jobs that were looked at last."
+
+
 _lock = Lock()
 
 
@@ -92,14 +112,16 @@ def show(request: Request) -> Response:
     listing = listed(request, job)
     place = query_of(request)
     address = f"{request.url.path}/one{place}{'&' if place else '?'}file="
-    rows = [(file, of_bytes(file.size), f"{address}{id_of(file.name)}") for file in listing.files[:SHOWN]]
+    rows = [
+        (file, readable_size(file.size), f"{address}{id_of(file.name)}") for file in listing.files[:SHOWN]
+    ]
     return page(
         request,
         "job_files.html",
         rows=rows,
         count=len(listing.files),
         is_cut=listing.is_cut,
-        total=of_bytes(sum(file.size for file in listing.files)),
+        total=readable_size(sum(file.size for file in listing.files)),
         folder=record_of(job).folder,
         to=Path.cwd() / local_folder(job),
         fetch_url=f"{request.url.path.removesuffix('files')}fetch{place}",
@@ -114,3 +136,41 @@ def fetch(request: Request) -> Response:
     with connections_of(request).use(job.route) as transport:
         results = fetch_results(transport, job, folder)
     return page(request, "job_fetched.html", results=results, folder=Path.cwd() / folder)
+
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class _Download(StreamingResponse):
+    """Closes the connection before its end if the site does: the browser reports that the file is cut."""
+
+    async def stream_response(self, send: Send) -> None:
+        with suppress(SlurmgenError):
+            await super().stream_response(send)
+
+
+def download(request: Request) -> Response:
+    """The file that the address names, as an attachment."""
+    job = asked_job(request)
+    name = known_name(request, job)
+    if name is None or refusal(name):
+        raise HTTPException(404, "The job has no such file.")
+    parts = _parts(request, job, name)
+    size = int(next(parts))  # an error before it has a page of its own
+    headers = {"Content-Length": str(size), "Content-Disposition": _disposition(name)}
+    return _Download(parts, media_type="application/octet-stream", headers=headers)
+
+
+def _parts(request: Request, job: Job, name: str) -> Iterator[bytes]:
+    """The size of a file as text, then its parts."""
+    with connections_of(request).use(job.route) as transport:
+        content = read_file(transport, record_of_job(job).folder, name)
+        yield str(content.size).encode()
+        yield from content.parts
+
+
+def _disposition(name: str) -> str:
+    """An attachment of that name, with a plainer one for old browsers."""
+    shown = visible(PurePosixPath(name).name)
+    plain = _NOT_PLAIN.sub("_", shown)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(shown, safe='')}"

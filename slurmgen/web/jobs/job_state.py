@@ -1,32 +1,40 @@
-"""The state of one job, as the poller of the table knows it."""
+"""The parts of a job page that change: state, script and use of GPUs."""
 
+import time
+from collections.abc import Iterator
 from hashlib import sha256
+from threading import Lock
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.lookup import all_arrays
-from slurmgen.jobs.report import Report
-from slurmgen.jobs.report_text import details, head
-from slurmgen.jobs.slurm_client import UNKNOWN
-from slurmgen.jobs.status import query
-from slurmgen.jobs.sweep_report import is_sweep, joined, tally
-from slurmgen.slurm import durations
-from slurmgen.slurm.log_pattern import is_of_task
-from slurmgen.web.jobs import gpu_use
-from slurmgen.web.jobs.asked import asked_job, query_of
-from slurmgen.web.jobs.board import Board
-from slurmgen.web.jobs.contacts import Problem
-from slurmgen.web.jobs.records import path_of, record_of_job
-from slurmgen.web.jobs.state import State, connections_of, state_of
+from slurmgen.live.gpus import Sampler
+from slurmgen.results.fetch import submitted_script
+from slurmgen.slurm import units
+from slurmgen.slurm.units import is_of_task
+from slurmgen.status.job import Job
+from slurmgen.status.lookup import all_arrays
+from slurmgen.status.query import query
+from slurmgen.status.report import Report
+from slurmgen.status.report_text import details, head
+from slurmgen.status.slurm import UNKNOWN
+from slurmgen.status.sweep import is_sweep, joined, tally
+from slurmgen.text import counted, visible
+from slurmgen.web.jobs.board import Board, Problem
+from slurmgen.web.jobs.poller import State, connections_of, state_of
+from slurmgen.web.jobs.request import asked_job, part, query_of
+from slurmgen.web.jobs.rows import path_of, record_of_job
 from slurmgen.web.pages import page
 
 _TONE_AT_END = {"COMPLETED": "good", "CANCELLED": "muted", "GONE": "muted", "UNKNOWN": "muted"}
+
+
 _WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
+
+
 _RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 
 
@@ -84,11 +92,11 @@ def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
         "shown": _digest(report, problem),
         "head": [tally(report)] if is_sweep(report) and report.states else list(head(report)),
         "details": list(details(report)),
-        "shares": list(gpu_use.shares(report)),
+        "shares": list(shares(report)),
         "tone": tone_of(report.state),
         "is_whole": report.is_array and not report.segment,
         "tasks": _tasks(job, report),
-        "duration": durations.canonical,
+        "duration": units.canonical_time,
     }
 
 
@@ -113,3 +121,64 @@ def tone_of(state: str) -> str:
     if state in _WAITS or state in _RUNS:
         return "accent" if state in _RUNS else "warning"
     return _TONE_AT_END.get(state, "error")
+
+
+_MOST_JOBS = 64
+
+
+_samplers: dict[Job, Sampler] = {}
+"They remember since when GPUs are idle, of the jobs that were looked at last."
+
+
+_lock = Lock()
+
+
+class Share(Struct, frozen=True):
+    """How much of what a job was allocated it used."""
+
+    label: str
+    percent: int
+    text: str
+
+
+@part
+def show_gpus(request: Request) -> Response:
+    """A sample of a running job, which starts a short step in it."""
+    job = asked_job(request)
+    with connections_of(request).use(job.route) as transport:
+        sample = _sampler(job).sample(transport, time.monotonic())
+    return page(request, "job_gpus.html", sample=sample, size=units.canonical_size)
+
+
+def _sampler(job: Job) -> Sampler:
+    with _lock:
+        _samplers[job] = _samplers.pop(job) if job in _samplers else Sampler(job)
+        while len(_samplers) > _MOST_JOBS:
+            del _samplers[next(iter(_samplers))]
+        return _samplers[job]
+
+
+def shares(report: Report) -> Iterator[Share]:
+    """What a job used, once it has ended; nothing where its site has no accounting."""
+    usage, elapsed, limit = report.usage, report.elapsed, report.time_limit
+    if usage is None or not elapsed or report.is_array:
+        return
+    if usage.gpus and usage.gpu_percent is not None:
+        yield Share("GPU", usage.gpu_percent, f"{usage.gpu_percent} % of {counted(usage.gpus, 'GPU')}")
+    if usage.cpus and usage.cpu_seconds is not None:
+        percent = round(100 * usage.cpu_seconds / (elapsed * usage.cpus))
+        yield Share("CPU", percent, f"{percent} % of {counted(usage.cpus, 'CPU')}")
+    if usage.memory and usage.memory_used:
+        text = f"{units.canonical_size(usage.memory_used)} of {units.canonical_size(usage.memory)}"
+        yield Share("Memory", round(100 * usage.memory_used / usage.memory), text)
+    if limit:
+        yield Share("Time", round(100 * elapsed / limit), f"{round(100 * elapsed / limit)} % of its limit")
+
+
+@part
+def show_script(request: Request) -> Response:
+    """The script, read-only."""
+    job = asked_job(request)
+    with connections_of(request).use(job.route) as transport:
+        text = submitted_script(transport, job)
+    return page(request, "job_script.html", text=visible(text, keep="\n\t"))

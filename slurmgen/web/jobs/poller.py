@@ -1,29 +1,226 @@
-"""Queries the sites while a page is open: one poller for all tabs, and one login for each site."""
+"""Query jobs in the background while the page is open."""
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock, Thread, Timer
+from typing import Any, cast
 
+from msgspec import json
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from slurmgen.errors import SlurmgenError, shortened
-from slurmgen.jobs.status import query_and_save
-from slurmgen.remote.route import Route
-from slurmgen.web.jobs.board import Board
-from slurmgen.web.jobs.connections import Connections
+from slurmgen.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    SlurmgenError,
+    TransferFailed,
+    Unresolved,
+    shortened,
+)
+from slurmgen.ledger.ledger import Record
+from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.ssh.prompt import Prompt, is_in_foreground, terminal_prompt
+from slurmgen.remote.transport import Closing, TimedOut, Transport
+from slurmgen.status.query import query_and_save
+from slurmgen.web.jobs.board import Board, Changes
+from slurmgen.web.pages import page
+
+IDLE = 300.0
+"Seconds after the last use, after which a connection is closed."
+
+
+_BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
+"After these, the next user gets a new connection."
+
+
+REFUSED = 300.0
+"Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
+
+
+_BY_USER = re.compile("password|keyboard-interactive")
+"The logins that need the user; such a connection stays open."
+
+
+class Asking:
+    """Logs in; the first login to a site may prompt, in the terminal of a server in the foreground."""
+
+    def __init__(self, prompt: Prompt | None) -> None:
+        self._prompt, self._asked, self._asking = prompt, set[str](), Lock()
+
+    def __call__(self, route: Route) -> Transport:
+        """A new connection.
+
+        Raises:
+            SlurmgenError: as for `open_route`.
+        """
+        if not self._prompt or route.site in self._asked or not is_in_foreground():
+            return open_route(route)
+        with self._asking:  # one site at a time
+            try:
+                transport = open_route(route, self._prompt)
+            except AuthenticationFailed:
+                self._asked.add(route.site)
+                raise
+        self._asked.add(route.site)
+        return transport
+
+    def forgive(self) -> None:
+        """Prompt again."""
+        self._asked.clear()
+
+
+class _Shared:
+    """One connection: it is opened once, for all users of it."""
+
+    def __init__(self) -> None:
+        self.opening = Lock()
+        self.transport: Transport | None = None
+        self.users = 0
+        self.end: Timer | None = None
+
+
+class _Borrowed(Closing):
+    """A connection that others use too: its end does not close it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class Connections:
+    """The connections, one for each route. Every method blocks: call it in a worker thread."""
+
+    def __init__(
+        self,
+        connect: Callable[[Route], Transport] | Asking = open_route,
+        idle: float = IDLE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect, self._idle, self._clock = connect, idle, clock
+        self._lock = Lock()
+        self._shared: dict[Route, _Shared] = {}
+        self._refused: dict[Route, tuple[float, AuthenticationFailed]] = {}
+        "The last login that each host refused, and when."
+
+    @contextmanager
+    def use(self, route: Route) -> Iterator[Transport]:
+        """The connection to a site, opened if it is not. Several threads may use it at a time.
+
+        It stays open if a user of it closes it.
+
+        Raises:
+            SlurmgenError: the site is not reached; its text says why.
+        """
+        shared = self._joined(route)
+        try:
+            with shared.opening:
+                transport = shared.transport = shared.transport or self._logged_in(route)
+            yield cast(Transport, _Borrowed(transport))
+        except _BROKEN:
+            self._forget(route, shared)
+            raise
+        finally:
+            self._left(route, shared)
+
+    def forgive(self) -> None:
+        """Log in again at the next use, also to hosts that have refused it: the user asks for that."""
+        self._refused.clear()
+        if isinstance(self._connect, Asking):
+            self._connect.forgive()
+
+    def close(self) -> None:
+        """Close all connections, also those in use."""
+        with self._lock:
+            shared, self._shared = list(self._shared.values()), {}
+        for one in shared:
+            _close(one)
+
+    def _logged_in(self, route: Route) -> Transport:
+        """A new connection; soon after a refused login, the same refusal."""
+        at, refusal = self._refused.get(route, (0.0, None))
+        if refusal and self._clock() - at < REFUSED:
+            raise AuthenticationFailed(refusal.fact, refusal.hint)
+        try:
+            return self._connect(route)
+        except AuthenticationFailed as error:
+            again = f"The page tries again after {REFUSED / 60:.0f} minutes, or when you press Try again."
+            refusal = AuthenticationFailed(error.fact, f"{error.hint} {again}".lstrip())
+            self._refused[route] = self._clock(), refusal
+            raise
+
+    def _joined(self, route: Route) -> _Shared:
+        with self._lock:
+            shared = self._shared.setdefault(route, _Shared())
+            shared.users += 1
+            if shared.end:
+                shared.end.cancel()
+            return shared
+
+    def _left(self, route: Route, shared: _Shared) -> None:
+        """Close the connection some time after the last user; at once, if it has failed."""
+        with self._lock:
+            shared.users -= 1
+            if shared.users:
+                return
+            if self._shared.get(route) is shared and shared.transport:
+                if _BY_USER.search(shared.transport.login):
+                    return
+                shared.end = Timer(self._idle, self._expire, (route, shared))
+                shared.end.daemon = True
+                shared.end.start()
+                return
+        self._forget(route, shared)
+        _close(shared)
+
+    def _expire(self, route: Route, shared: _Shared) -> None:
+        with self._lock:
+            if shared.users:
+                return
+            self._shared.pop(route, None)
+        _close(shared)
+
+    def _forget(self, route: Route, shared: _Shared) -> None:
+        """Let the next user open a new connection."""
+        with self._lock:
+            if self._shared.get(route) is shared:
+                del self._shared[route]
+
+
+def _close(shared: _Shared) -> None:
+    if shared.end:
+        shared.end.cancel()
+    if shared.transport:
+        shared.transport.close()
+
 
 INTERVAL = 10.0
 "Seconds between two queries of a site."
+
+
 LONGEST = 300.0
 "Seconds until a site that is not reached is tried again, at most: some lock a user out who fails often."
+
+
 LATE = 5.0
 "Seconds after which a query without a reply is a problem of its site."
+
+
 LEASE = 20.0
 "Seconds for which a page that asks now and then is watched."
+
+
 _TICK = 1.0
 "Seconds between two looks at the ledger, where a command may have added a job."
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -141,3 +338,83 @@ def _shown(error: Exception) -> SlurmgenError:
 def _log_bug(error: Exception) -> None:
     if not isinstance(error, SlurmgenError):
         _log.error("the jobs are not queried", exc_info=error)
+
+
+_HEARTBEAT = 15.0
+"Seconds after which a comment is sent, so that a connection that is gone is noticed."
+
+
+_RETRY = "retry: 2000\n\n"
+"Milliseconds until the browser connects again."
+
+
+async def stream_events(request: Request) -> Response:
+    """Send changes until the tab is closed. It goes on where the tab was, also after a break."""
+    return StreamingResponse(_events(request), media_type="text/event-stream")
+
+
+async def _events(request: Request) -> AsyncIterator[str]:
+    state = state_of(request)
+    board, changed = state.board, asyncio.Event()
+    loop = asyncio.get_running_loop()
+    version = request.headers.get("last-event-id") or request.query_params.get("since", "")
+    with board.listened(lambda: loop.call_soon_threadsafe(changed.set)), state.poller.watched():
+        yield _RETRY
+        while True:
+            changed.clear()
+            changes = await run_in_threadpool(board.since, version)
+            if changes.rows or changes.whole or changes.version != version:
+                version = changes.version
+                yield await run_in_threadpool(_event, request, board, changes)
+            try:
+                await asyncio.wait_for(changed.wait(), _HEARTBEAT)
+            except TimeoutError:
+                yield ": still here\n\n"
+
+
+def _event(request: Request, board: Board, changes: Changes) -> str:
+    data = {
+        "whole": changes.whole,
+        "rows": _text(request, "jobs_rows.html", rows=changes.rows, opened=(), now=time.time()),
+        "problems": _text(request, "jobs_problems.html", problems=board.problems()),
+    }
+    return f"id: {changes.version}\nevent: changes\ndata: {json.encode(data).decode()}\n\n"
+
+
+def _text(request: Request, template: str, **values: Any) -> str:
+    return bytes(page(request, template, **values).body).decode()
+
+
+class State:
+    """Made once for each server."""
+
+    def __init__(self) -> None:
+        self.connections = Connections(Asking(terminal_prompt()))
+        self.board = Board()
+        self.poller = Poller(self.board, self.connections)
+        self.submitted: dict[str, Record] = {}
+        "The job of each form that submitted one, by the key of the form."
+
+    def begin(self) -> None:
+        """Read a long ledger before the first page needs it."""
+        Thread(target=_read, args=[self.board], daemon=True).start()
+
+    def end(self) -> None:
+        """Close the connections to sites."""
+        self.connections.close()
+
+
+def state_of(request: Request) -> State:
+    """What the server that answers has."""
+    state: State = request.app.state.jobs
+    return state
+
+
+def connections_of(request: Request) -> Connections:
+    """The connections to sites that all requests to this server share."""
+    return state_of(request).connections
+
+
+def _read(board: Board) -> None:
+    with suppress(ConfigError):  # the page says it
+        board.read()

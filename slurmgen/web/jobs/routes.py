@@ -6,10 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.web.jobs import cancel, events, one_job, resubmit
-from slurmgen.web.jobs.rows import KINDS
-from slurmgen.web.jobs.state import state_of
-from slurmgen.web.jobs.view import View, shown
+from slurmgen.web.jobs import actions, job, poller
+from slurmgen.web.jobs.poller import state_of
+from slurmgen.web.jobs.rows import KINDS, View, shown
 from slurmgen.web.pages import page
 
 
@@ -44,8 +43,8 @@ async def retry(request: Request) -> Response:
 ROUTES = (
     Route("/jobs", show),
     Route("/jobs/retry", retry, methods=["POST"]),
-    Route("/jobs/events", events.stream),
-    *cancel.ROUTES,
-    *resubmit.ROUTES,
-    *one_job.ROUTES,
+    Route("/jobs/events", poller.stream_events),
+    *actions.CANCEL_ROUTES,
+    *actions.RESUBMIT_ROUTES,
+    *job.ROUTES,
 )

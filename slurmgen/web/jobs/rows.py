@@ -1,22 +1,29 @@
-"""The rows of the table: one for each job, and one for each group of jobs. Pure."""
+"""The rows of the table of jobs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
 
-from msgspec import DecodeError, Struct, json
+from msgspec import DecodeError, Struct, json, structs
+from starlette.exceptions import HTTPException
 
-from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.listing import reasons
-from slurmgen.jobs.report import Report
-from slurmgen.jobs.report_text import local_time
-from slurmgen.jobs.sweep_report import combined, is_sweep
-from slurmgen.slurm import durations
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.slurm import units
+from slurmgen.status.job import Job
+from slurmgen.status.listing import reasons
+from slurmgen.status.lookup import recorded_route
+from slurmgen.status.report import Report
+from slurmgen.status.report_text import local_time
+from slurmgen.status.sweep import combined, is_sweep
 from slurmgen.text import visible
-from slurmgen.web.jobs.records import key_of, record_of_job
 
 Kind = Literal["running", "pending", "completed", "failed", "cancelled", "unknown"]
+
+
 KINDS: tuple[Kind, ...] = ("running", "pending", "failed", "cancelled", "completed", "unknown")
+
+
 _KIND: dict[str, Kind] = {
     "PENDING": "pending",
     "COMPLETED": "completed",
@@ -24,7 +31,11 @@ _KIND: dict[str, Kind] = {
     "UNKNOWN": "unknown",
     "GONE": "unknown",
 }
+
+
 _MINUTE = len("2026-01-31 12:00")
+
+
 _JITTER = 5
 "Seconds by which the begin of a run may seem to change between two queries."
 
@@ -79,12 +90,12 @@ class Row(Struct, frozen=True, kw_only=True):
     def elapsed_text(self, now: float) -> str:
         """The time that it has run, as Slurm writes it."""
         ran = self.ran(now)
-        return "" if ran is None else durations.canonical(ran)
+        return "" if ran is None else units.canonical_time(ran)
 
     @property
     def limit_text(self) -> str:
         """Its time limit, as Slurm writes it."""
-        return durations.canonical(self.limit) if self.limit else ""
+        return units.canonical_time(self.limit) if self.limit else ""
 
     @property
     def start_text(self) -> str:
@@ -213,3 +224,160 @@ def _gpus(report: Report, record: Record) -> int | None:
         return json.decode(record.request or "{}", type=_Asked).request.gpus
     except DecodeError:
         return None
+
+
+def key_of(record: Record) -> str:
+    """What names a job in an address: its idempotency key; of an old entry without one, its site and id."""
+    return record.key or f"{record.site}:{record.id}"
+
+
+def path_of(key: str) -> str:
+    """The path of the page of a job, below the base path."""
+    return f"/jobs/{quote(key, safe='')}"
+
+
+def record_of(key: str) -> Record:
+    """The entry of the ledger that an address names.
+
+    Raises:
+        HTTPException: there is none.
+    """
+    site, _, number = key.rpartition(":")
+    found = Ledger().find(number, site) if site else [Ledger().of_key(key)]
+    record = next(iter(found), None)
+    if record is None:
+        raise HTTPException(404, "Your records have no such job.")
+    return record
+
+
+def job_of(record: Record) -> Job:
+    """The job of an entry, with the route that is recorded."""
+    return Job.of(record, recorded_route(record, {}))
+
+
+def record_of_job(job: Job) -> Record:
+    """The entry of a job that `job_of` made."""
+    assert job.record is not None  # noqa: S101
+    return job.record
+
+
+PER_PAGE = 200
+
+
+_COLUMNS: dict[str, Callable[[Row, float], Any]] = {
+    "id": lambda row, _: (len(row.number), row.number),
+    "name": lambda row, _: row.name.casefold(),
+    "site": lambda row, _: row.site,
+    "state": lambda row, _: (KINDS.index(row.kind), row.state),
+    "gpus": lambda row, _: row.gpus or 0,
+    "start": lambda row, _: row.start,
+    "time": Row.ran,
+    "submitted": lambda row, _: row.submitted,
+}
+"The value of each column by which rows are sorted, at a time in seconds since 1970."
+
+
+NEWEST_FIRST = "-submitted"
+
+
+_MOST_OPEN = 100
+
+
+class View(Struct, frozen=True):
+    """What is to be seen; every value comes from an address."""
+
+    q: str = ""
+    site: str = ""
+    kind: str = ""
+    sort: str = NEWEST_FIRST
+    page: int = 1
+    opened: tuple[str, ...] = ()
+    "The groups whose jobs are shown."
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> "View":
+        """The view of an address; what is not valid counts as not given."""
+        sort, kind, page = query.get("sort", ""), query.get("kind", ""), query.get("page", "")
+        return cls(
+            q=visible(query.get("q", "").strip()[:200]),
+            site=query.get("site", "")[:200],
+            kind=kind if kind in KINDS else "",
+            sort=sort if sort.removeprefix("-") in _COLUMNS else NEWEST_FIRST,
+            page=max(1, int(page)) if page.isdecimal() and len(page) < 7 else 1,
+            opened=tuple(filter(None, query.get("open", "").split(",")))[:_MOST_OPEN],
+        )
+
+    def address(self, **changes: Any) -> str:
+        """The query of the address of this view with changes."""
+        view = structs.replace(self, **changes)
+        given = {**structs.asdict(view), "open": ",".join(view.opened)}
+        del given["opened"]
+        usual = {**structs.asdict(View()), "open": ""}
+        return urlencode({key: value for key, value in given.items() if value != usual[key]})
+
+    def sorted_by(self, column: str) -> str:
+        """The order after a click on the head of a column; the other way round if it is this one."""
+        return f"-{column}" if self.sort == column else column
+
+
+class Shown(Struct, frozen=True):
+    """What one page of the table shows."""
+
+    rows: tuple[Row, ...]
+    counts: dict[str, int]
+    "How many rows of each kind the search has, on all pages."
+    sites: tuple[str, ...]
+    found: int
+    "How many rows there are on all pages."
+    first: int
+    "The position of the first row of this page, from 0, and that of the last, from 1."
+    last: int
+    pages: int
+
+
+def shown(rows: Sequence[Row], view: View, now: float) -> Shown:
+    """The rows of a view, at a time in seconds since 1970.
+
+    A group is one row, and its jobs follow it if it is open.
+    """
+    top = [row for row in rows if not row.is_member]
+    searched = [row for row in top if _matches(row, view)]
+    counts = Counter[str](row.kind for row in searched)
+    found = [row for row in searched if view.kind in ("", row.kind)]
+    ordered = _ordered(found, view.sort, now)
+    pages = max(1, -(-len(ordered) // PER_PAGE))
+    start = (min(view.page, pages) - 1) * PER_PAGE
+    return Shown(
+        rows=_with_members(ordered[start : start + PER_PAGE], rows, view.opened),
+        counts={kind: counts[kind] for kind in KINDS},
+        sites=tuple(sorted({row.site for row in top})),
+        found=len(found),
+        first=start,
+        last=min(start + PER_PAGE, len(ordered)),
+        pages=pages,
+    )
+
+
+def _matches(row: Row, view: View) -> bool:
+    if view.site and row.site != view.site:
+        return False
+    text = f"{row.number} {row.name} {row.site} {row.state} {' '.join(row.words)}".casefold()
+    return all(word in text for word in view.q.casefold().split())
+
+
+def _ordered(rows: Sequence[Row], sort: str, now: float) -> list[Row]:
+    """The rows in an order, in which those without a value come last."""
+    column, falls = _COLUMNS[sort.removeprefix("-")], sort.startswith("-")
+    values = {row.id: column(row, now) for row in rows}
+    known = [row for row in rows if values[row.id] not in (None, "")]
+    unknown = [row for row in rows if values[row.id] in (None, "")]
+    rising = sorted(known, key=lambda row: values[row.id])
+    return [*(reversed(rising) if falls else rising), *unknown]
+
+
+def _with_members(page: Sequence[Row], rows: Sequence[Row], opened: Sequence[str]) -> tuple[Row, ...]:
+    members: dict[str, list[Row]] = {key: [] for key in opened}
+    for row in rows:
+        if row.is_member and row.group in members:
+            members[row.group].append(row)
+    return tuple(one for row in page for one in (row, *(members.get(row.group, ()) if row.members else ())))

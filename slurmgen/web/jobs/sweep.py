@@ -1,31 +1,33 @@
-"""The runs of a sweep as JSON: parameters, states and what they measured."""
+"""The page of a sweep: its tasks and curves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import json, structs
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.lookup import all_arrays
-from slurmgen.jobs.report import Report
-from slurmgen.jobs.status import query_and_save
-from slurmgen.jobs.sweep_again import with_earlier
-from slurmgen.jobs.sweep_report import UNLISTED
-from slurmgen.jobs.sweep_results import Result, metrics_of, number_of, read_results
+from slurmgen.ledger.ledger import Record
 from slurmgen.remote.transport import Transport
+from slurmgen.results.fetch import Made
 from slurmgen.slurm.replies import ENDED
+from slurmgen.status.job import Job
+from slurmgen.status.lookup import all_arrays
+from slurmgen.status.query import query_and_save
+from slurmgen.status.report import Report
+from slurmgen.status.sweep import UNLISTED
+from slurmgen.status.sweep_results import Curves, Result, metrics_of, number_of, read_curves, read_results
+from slurmgen.submit.again import with_earlier
 from slurmgen.text import visible
-from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.board import Board
-from slurmgen.web.jobs.curves import as_json, problem
+from slurmgen.web.jobs.files import id_of, known_file, listed, logs_in, metrics_in
 from slurmgen.web.jobs.job_state import tone_of
-from slurmgen.web.jobs.records import key_of, path_of
-from slurmgen.web.jobs.state import connections_of, state_of
+from slurmgen.web.jobs.poller import connections_of, state_of
+from slurmgen.web.jobs.request import asked_job
+from slurmgen.web.jobs.rows import key_of, path_of
 from slurmgen.web.pages import settings_of
 
 
@@ -92,3 +94,44 @@ def _run(
         "parameters": [visible(result.parameters.get(name, "")) for name in parameters],
         "metrics": [number_of(result, name) for name in metrics],
     }
+
+
+def as_json(value: object) -> Response:
+    """A reply for a script of the page."""
+    return Response(json.encode(value), media_type="application/json")
+
+
+def problem(error: SlurmgenError) -> Response:
+    """Why there is no reply, for a script of the page."""
+    return as_json({"problem": visible(f"{error.fact}. {error.hint}".strip())})
+
+
+def found_curves(request: Request) -> Response:
+    """The logs of a job beside its own, and its files with curves."""
+    try:
+        listing = listed(request, asked_job(request))
+    except SlurmgenError as error:
+        return problem(error)
+    return as_json({"logs": _named(logs_in(listing)), "metrics": _named(metrics_in(listing))})
+
+
+def _named(files: list[Made]) -> list[dict[str, str]]:
+    return [{"id": id_of(file.name), "name": visible(file.name)} for file in files]
+
+
+def curves(request: Request) -> Response:
+    """The curves in one of its files."""
+    job = asked_job(request)
+    try:
+        path = known_file(request, job)
+        if path is None:
+            raise HTTPException(400, "Name a file of the job.")
+        with connections_of(request).use(job.route) as transport:
+            return as_json(_shown(read_curves(transport, path)))
+    except SlurmgenError as error:
+        return problem(error)
+
+
+def _shown(curves: Curves) -> Curves:
+    """The curves with names that a page can show; a job may choose any."""
+    return structs.replace(curves, values={visible(name): column for name, column in curves.values.items()})

@@ -12,8 +12,7 @@ import pytest
 
 from slurmgen.errors import ConfigError, ConnectionFailed
 from slurmgen.remote.ssh import config
-from slurmgen.remote.ssh.algorithms import restrict
-from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.config import destination, restrict_algorithms
 from slurmgen.remote.ssh.paramiko import connect
 from tests.support.sshd import Server, privilege_separation_folder, sshd
 
@@ -109,6 +108,6 @@ def _security(lists: dict[str, str]) -> set[str]:
     here, there = socket.socketpair()
     with here, there:
         connection = paramiko.Transport(here)
-        restrict(connection, lists, "far")
+        restrict_algorithms(connection, lists, "far")
         options = connection.get_security_options()
         return {*options.ciphers, *options.digests, *options.kex, *options.key_types}

@@ -19,9 +19,8 @@ import paramiko
 import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
-from slurmgen.remote.ssh import jump_hosts
-from slurmgen.remote.ssh.config import destination
-from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh import paramiko as ssh_client
+from slurmgen.remote.ssh.config import Destination, destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.ssh.prompt import Terminal
 from slurmgen.remote.transport import TimedOut
@@ -162,13 +161,13 @@ def test_an_unknown_host_name_is_a_failed_connection(tmp_path: Path) -> None:
 
 
 def test_a_silent_host_times_out(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(ssh_client, "CONNECT_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         start = time.monotonic()
         with pytest.raises(ConnectionFailed):
             echo(destination("far", Server(server.folder, port).config(tmp_path)))
-        assert time.monotonic() - start < jump_hosts.ANSWER_TIMEOUT / 4
+        assert time.monotonic() - start < ssh_client.ANSWER_TIMEOUT / 4
 
 
 def test_a_proxy_command_is_used_for_the_connection(server: Server, tmp_path: Path) -> None:

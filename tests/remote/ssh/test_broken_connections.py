@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
-from slurmgen.jobs import logs
-from slurmgen.jobs.follow import LONGEST_PAUSE, PATIENCE, follow_through
-from slurmgen.jobs.logs import Followed, Shown
-from slurmgen.remote.ssh import jump_hosts, keepalive, openssh, openssh_command, paramiko
+from slurmgen.remote.ssh import openssh, paramiko
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.transport import TimedOut, Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.status import logs
+from slurmgen.status.follow import LONGEST_PAUSE, PATIENCE, follow_through
+from slurmgen.status.logs import Followed, Shown
 from tests.conftest import Run
 from tests.support.links import Fault, Link, link
 from tests.support.sshd import Server
@@ -192,11 +192,11 @@ def test_a_slow_host_is_queried_again_over_the_same_login(completed: None) -> No
 @pytest.fixture(params=CONNECT)
 def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A client that considers a connection broken after three seconds of silence."""
-    monkeypatch.setattr(keepalive, "INTERVAL", 0.5)
-    monkeypatch.setattr(keepalive, "SILENCE", 3.0)
+    monkeypatch.setattr(paramiko, "INTERVAL", 0.5)
     monkeypatch.setattr(paramiko, "SILENCE", 3.0)
-    monkeypatch.setitem(openssh_command._ALWAYS, "ServerAliveInterval", "1")
-    monkeypatch.setitem(openssh_command._ALWAYS, "ServerAliveCountMax", "3")
+    monkeypatch.setattr(paramiko, "SILENCE", 3.0)
+    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveInterval", "1")
+    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveCountMax", "3")
     return str(request.param)
 
 
@@ -236,15 +236,15 @@ def test_a_silent_connection_is_detected_while_a_stream_is_read(
 def test_an_idle_connection_receives_keepalives(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keepalive, "INTERVAL", 0.1)
-    heard: list[keepalive.MonitoredSocket] = []
+    monkeypatch.setattr(paramiko, "INTERVAL", 0.1)
+    heard: list[paramiko.MonitoredSocket] = []
 
-    class Noted(keepalive.MonitoredSocket):
+    class Noted(paramiko.MonitoredSocket):
         def __init__(self, sock: object) -> None:
             super().__init__(sock)
             heard.append(self)
 
-    monkeypatch.setattr(jump_hosts, "MonitoredSocket", Noted)
+    monkeypatch.setattr(paramiko, "MonitoredSocket", Noted)
     with paramiko.connect(destination("far", server.config(tmp_path))) as transport:
         for _ in range(3):
             before = heard[0].last

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.remote.ssh import config, config_openssh, config_paramiko
-from slurmgen.remote.ssh.config import destination
-from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh import config
+from slurmgen.remote.ssh.config import Destination, destination
 
 Resolve = Callable[..., Destination]
 
@@ -21,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder for paramiko; ssh ignores HOME."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LOGNAME", "me")
-    monkeypatch.setattr(config_paramiko, "SYSTEM_CONFIG", tmp_path / "system")
+    monkeypatch.setattr(config, "SYSTEM_CONFIG", tmp_path / "system")
     (tmp_path / ".ssh").mkdir()
     return tmp_path
 
@@ -303,7 +302,7 @@ def test_a_missing_config_is_reported(resolve: Resolve, home: Path) -> None:
 
 
 def test_a_config_that_takes_too_long_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_openssh, "TIMEOUT", 1)
+    monkeypatch.setattr(config, "TIMEOUT", 1)
     (home / "config").write_text('Match exec "exec sleep 60"\n Port 7\n')
     with pytest.raises(ConfigError, match="did not finish within 1 seconds"):
         destination("far", str(home / "config"))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmgen.errors import ConfigError, HostKeyError
-from slurmgen.remote.ssh import known_hosts
+from slurmgen.remote.ssh import host_keys
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from tests.support.sshd import Server, keygen
@@ -179,16 +179,16 @@ def test_a_file_that_is_too_large_or_not_regular_is_refused(
         os.mkfifo(tmp_path / "known_hosts")
     else:
         with (tmp_path / "known_hosts").open("wb") as file:
-            file.truncate(known_hosts.LIMIT + 1)
+            file.truncate(host_keys.KNOWN_HOSTS_LIMIT + 1)
     with pytest.raises(ConfigError, match=r"cannot read .*known_hosts: it is "):
         slurmgen_accepts(config)
 
 
 @given(st.binary(max_size=200))
 def test_invalid_bytes_are_not_a_key(blob: bytes) -> None:
-    assert known_hosts.public_key("ssh-ed25519", b64encode(blob).decode()) is None
+    assert host_keys.public_key("ssh-ed25519", b64encode(blob).decode()) is None
     prefixed = b"\0\0\0\x07ssh-rsa" + blob
-    assert known_hosts.public_key("ssh-ed25519", b64encode(prefixed).decode()) is None
+    assert host_keys.public_key("ssh-ed25519", b64encode(prefixed).decode()) is None
 
 
 @given(
@@ -198,4 +198,4 @@ def test_no_file_is_too_odd_to_be_read(words: list[str]) -> None:
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("".join(words))
         file.flush()
-        assert list(known_hosts.entries(Path(file.name), "far")) == []
+        assert list(host_keys.known_entries(Path(file.name), "far")) == []

@@ -15,9 +15,8 @@ import pytest
 
 from slurmgen import errors
 from slurmgen.remote.ssh import openssh, paramiko
-from slurmgen.remote.ssh.config import destination
-from slurmgen.remote.ssh.destination import Destination
-from slurmgen.remote.ssh.openssh_master import ERRORS, failure
+from slurmgen.remote.ssh.config import Destination, destination
+from slurmgen.remote.ssh.openssh import ERRORS, failure
 from slurmgen.remote.transport import Transport
 from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
 from tests.support.sshd import Server, closed_port, keygen, privilege_separation_folder, sshd

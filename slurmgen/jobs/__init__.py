@@ -1,1 +1,0 @@
-"""The life of a job: submitted, followed, explained, fetched and pruned."""

@@ -1,1 +1,0 @@
-"""Fetch what a job wrote, from a remote host that is not trusted."""

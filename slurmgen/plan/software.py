@@ -1,0 +1,339 @@
+"""A job's software: modules, Python environment and container."""
+
+import shlex
+from collections.abc import Iterator
+from typing import cast
+
+from msgspec import structs
+
+from slurmgen.containers import (
+    ENGINES,
+    Call,
+    bind_fault,
+    bind_variables,
+    fetch_command,
+    fetch_lines,
+    fetched,
+    file_name,
+    is_remote,
+    lookup_command,
+)
+from slurmgen.errors import Hint, Offer, RequestError, cleared, did_you_mean, fields_in, leave_it_out, option
+from slurmgen.files import FOLDER, is_bundled
+from slurmgen.plan.model import Image, Inputs, Plan, Reason, Setup, default, derived, from_profile
+from slurmgen.plan.staging import data_binds
+from slurmgen.python_env import IN_CONTAINER, in_container, setup_lines
+from slurmgen.request.model import NONE, Request
+from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site, Vendor
+from slurmgen.slurm.shell import variables_in, word
+
+
+def login_script(plan: Plan) -> str:
+    """The shell script that runs on the login node before the job is submitted; empty for nothing."""
+    request = plan.request
+    if not request.before_login:
+        return ""
+    architecture = plan.profile.architecture if plan.ranks.layout.gpus else None
+    # The login node gets the variables of the request only.
+    own = {one.name: one.word for one in plan.variables if one.name in request.env}
+    exports = (f"export {name}={word}" for name, word in own.items())
+    lines = ("set -e -o pipefail", *_software(plan.setup, architecture), *exports, *request.before_login)
+    return "\n".join(lines) + "\n"
+
+
+def _software(setup: Setup, architecture: str | None) -> Iterator[str]:
+    """The modules and the Python environment, unless the login node cannot run them."""
+    lines = (*setup.modules, *setup.python_setup)
+    if not lines or not architecture:
+        yield from lines
+        return
+    yield 'machine="$(uname -m)"'
+    yield f'if [ "$machine" = {architecture} ]; then'
+    yield from lines
+    yield "fi"
+
+
+def uses_container(request: Request, site: Site) -> bool:
+    """Whether the ranks of a request run in a container."""
+    default_image = _engine(request, site).image if uses_gpu_software(request) else None
+    return (request.container or default_image or NONE) != NONE
+
+
+def uses_gpu_software(request: Request) -> bool:
+    """Whether the site's own image and modules may be used: they are made for the GPU nodes."""
+    return request.gpus != 0
+
+
+def call_of(request: Request, site: Site, chosen: Image, vendor: Vendor | None) -> Call:
+    """The container for its engine.
+
+    Raises:
+        RequestError: the engine cannot read a bind, or does not allow a requeue.
+    """
+    container, image, engine = chosen.container, chosen.name, ENGINES[chosen.container.engine]
+    of_site = (*container.binds, *(container.multi_node_binds if chosen.several_nodes else ()))
+    all_binds = {f"[container] binds of {site.name}": of_site, option("binds"): request.binds}
+    for what, binds in all_binds.items():
+        _check_binds(container, what, binds or ())
+    if request.may_stop_early and not engine.can_requeue:
+        raise RequestError(
+            f"{_stops(request)} does not work with the container engine {container.engine}: "
+            "the ranks see the run folder at another path",
+            Hint(
+                f"Leave {_stops(request)} out, or add {option('container', NONE)}.",
+                (*cleared(*fields_in(_stops(request))), *WITHOUT_CONTAINER),
+            ),
+        )
+    remote = is_remote(engine, image)
+    environment = _environment_binds(request, container)
+    return Call(
+        image=fetched(engine, image) if remote else word(image),
+        binds=(
+            *map(word, (*of_site, *environment, *(request.binds or ()))),
+            *data_binds(request, container.engine),
+        ),
+        vendor=vendor,
+        options=tuple(map(word, (*container.options, *(container.gpu_options if vendor else ())))),
+        fetched=remote,
+    )
+
+
+def _environment_binds(request: Request, container: Container) -> tuple[str, ...]:
+    """The bind of a Python environment in a SquashFS file."""
+    if not (bind := in_container(request.python_env or NONE).bind):
+        return ()
+    if not ENGINES[container.engine].binds_squashfs:
+        raise RequestError(
+            f"python_env squashfs does not work with the container engine {container.engine}: "
+            "only apptainer and singularity bind a SquashFS file",
+            "Install the packages in the image, or use venv:FOLDER.",
+        )
+    _check_binds(container, option("python_env"), (bind,))
+    return (bind,)
+
+
+def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> None:
+    """Refuse binds that the engine cannot read; `what` says where they come from."""
+    engine = ENGINES[container.engine]
+    if binds and not engine.takes_binds:
+        raise RequestError(
+            f"{what} has no effect with the container engine {container.engine}",
+            leave_it_out(*fields_in(what), text="Name the mounts in the environment definition file."),
+        )
+    for bind in binds:
+        if fault := bind_fault(engine, bind):
+            raise RequestError(f"{what}: {bind!r} {fault[0]}", fault[1])
+
+
+def fetch_lines_of(site: Site, container: Container, image: str, nodes: int) -> tuple[str, ...]:
+    """The lines that fetch an image from a registry.
+
+    Raises:
+        RequestError: the compute nodes cannot reach the registry.
+    """
+    engine = ENGINES[container.engine]
+    if not (engine.fetch and is_remote(engine, image)):
+        return ()
+    if engine.fetch.suffix and variables_in(image):
+        raise RequestError(
+            f"{option('container', image)} has a variable in an address of a registry",
+            "Write the whole address.",
+        )
+    if site.internet != "no" or not engine.fetch.needs_internet:
+        return fetch_lines(engine, image, container.image_dir, nodes)
+    if not engine.fetch.suffix:
+        return ()  # the user has put it into the engine's store
+    file = file_name(engine, image)
+    raise RequestError(
+        f"{image} comes from a registry, which the compute nodes of {site.name} do not reach",
+        f"Fetch it on a login node (`{fetch_command(engine, image, file)}`), "
+        f"and name the file: {option('container', 'FOLDER')}/{file}.",
+        "container",
+    )
+
+
+def _image(container: Container, image: str) -> str:
+    engine = ENGINES[container.engine]
+    if fault := engine.image_fault(image):
+        raise RequestError(f"{option('container', image)} {fault[0]} ({container.engine})", fault[1])
+    return engine.image(image)
+
+
+def find_container(inputs: Inputs) -> tuple[Container | None, str, Reason]:
+    """The settings of the engine, the image and its reason; None and no image without a container.
+
+    Raises:
+        RequestError: the image is not valid, or an option has no effect.
+    """
+    request, site, origin = inputs
+    if request.container == NONE:
+        if request.container_engine:
+            fact = f"{option('container_engine')} has no effect with {option('container', NONE)}"
+            raise RequestError(fact, leave_it_out("container_engine"))
+        return None, "", origin("container")
+    of_site = _engine(request, site)
+    image = request.container or of_site.image or ""
+    if image.startswith("-"):
+        fact = f"{option('container')} {image!r} begins with a dash"
+        raise RequestError(fact, "Write the full path of the image.")
+    if request.container:
+        return of_site, _image(of_site, request.container), origin("container")
+    if of_site.image and uses_gpu_software(request):
+        return of_site, _image(of_site, of_site.image), from_profile(site, "container.image")
+    if request.container_engine:
+        raise RequestError(
+            f"{option('container_engine', request.container_engine)} without an image",
+            leave_it_out("container_engine", text=f"Add {option('container', 'IMAGE')}."),
+        )
+    if of_site.image:
+        return None, "", derived("the image of the site is for jobs with GPUs")
+    return None, "", default("neither the request nor the profile names an image")
+
+
+def _engine(request: Request, site: Site) -> Container:
+    """The settings of the engine that the request chooses, else of the site's own."""
+    container, name = site.container or Container(), request.container_engine
+    if name is None or name == container.engine:
+        return container
+    others = container.engines if site.container else dict.fromkeys(ENGINES, OtherEngine())
+    if other := dict(others).get(cast("EngineName", name)):
+        return structs.replace(
+            container,
+            engine=cast("EngineName", name),
+            image=other.image,
+            options=other.options,
+            gpu_options=other.gpu_options,
+            modules=other.modules,
+        )
+    raise RequestError(
+        f"{site.name} has no container engine {name!r}",
+        did_you_mean(name, {container.engine, *others}, "container_engine"),
+    )
+
+
+def _stops(request: Request) -> str:
+    return option("segments" if request.in_segments else "requeue")
+
+
+WITHOUT_CONTAINER = (Offer("container", NONE),)
+
+
+def find_setup(inputs: Inputs, modules: Modules, nodes: int, vendor: Vendor | None) -> Setup:
+    """Container or Python environment, and modules.
+
+    Args:
+        inputs: the request and its site.
+        modules: those of the site, for this job.
+        nodes: nodes of the job.
+        vendor: of the GPUs; None without any.
+
+    Raises:
+        RequestError: container and Python environment exclude each other, or one of them is not valid.
+    """
+    container, image, why = find_container(inputs)
+    if container is None:
+        return _without_container(inputs, modules, why)
+    several = nodes > 1 and uses_gpu_software(inputs.request)
+    return _in_container(inputs, modules, Image(container, image, why, several), nodes, vendor)
+
+
+def _without_container(inputs: Inputs, modules: Modules, why: Reason) -> Setup:
+    request, site, origin = inputs
+    if request.binds:
+        then = f"Add {option('container', 'IMAGE')}, or leave {option('binds')} out."
+        raise RequestError(f"{option('binds')} without a container", leave_it_out("binds", text=then))
+    python_env, why_python = _python_env(inputs)
+    names, why_modules = modules.load, from_profile(site, "modules.load")
+    if not uses_gpu_software(request):
+        names, why_modules = (), derived("the modules of the site are for jobs with GPUs")
+    if request.modules is not None:
+        names, why_modules = request.modules, origin("modules")
+    return Setup(
+        python_env=python_env,
+        python_setup=setup_lines(python_env),
+        modules=_module_commands(modules, names) if names or _uses_init(request) else (),
+        why_container=why,
+        why_python=why_python,
+        why_modules=why_modules,
+    )
+
+
+def _uses_init(request: Request) -> bool:
+    """Whether a job without modules runs the commands that the site runs before it loads some."""
+    return request.modules is None and uses_gpu_software(request)
+
+
+def _in_container(
+    inputs: Inputs, modules: Modules, chosen: Image, nodes: int, vendor: Vendor | None
+) -> Setup:
+    request, site, origin = inputs
+    container, image, engine = chosen.container, word(chosen.name), ENGINES[chosen.container.engine]
+    python_env = request.python_env or NONE
+    if python_env.partition(":")[0] not in IN_CONTAINER:
+        raise RequestError(
+            f"{option('python_env', request.python_env)} and the container {image} exclude each other",
+            Hint(
+                f"Python comes from the image; leave one out, add {option('container', NONE)}, or name a "
+                "venv:FOLDER or squashfs:FILE that the Python of the image has made.",
+                (*WITHOUT_CONTAINER, *cleared("python_env")),
+            ),
+        )
+    line = in_container(python_env).line
+    is_file = engine.is_file(chosen.name)
+    commands, why_modules = _modules_of(request, modules, chosen)
+    return Setup(
+        container=container,
+        image=image,
+        is_file=is_file,
+        lookup="" if is_file else lookup_command(engine, chosen.name),
+        fetch=fetch_lines_of(site, container, chosen.name, nodes),
+        call=call_of(request, site, chosen, vendor),
+        modules=commands,
+        needs=bind_variables(container) if chosen.several_nodes else (),
+        why_container=chosen.why,
+        python_env=python_env,
+        line_in_task=line,
+        why_python=origin("python_env") if line else derived("Python comes from the image"),
+        why_modules=why_modules,
+    )
+
+
+def _modules_of(request: Request, modules: Modules, chosen: Image) -> tuple[tuple[str, ...], Reason]:
+    """The commands for the modules of a job in a container, and the reason for them."""
+    container = chosen.container
+    of_several = container.multi_node_modules if chosen.several_nodes else ()
+    names = (*container.modules, *of_several, *(request.modules or ()))
+    commands = () if request.modules == () and not names else _module_commands(modules, names)
+    if not names:
+        return commands, derived("the container needs none")
+    return commands, derived("the modules that the container's binds need, and those of the request")
+
+
+def runs_bundled(request: Request) -> bool:
+    """Whether a job runs a bundled script."""
+    return is_bundled(request.script) if request.script else not request.names_program
+
+
+def _python_env(inputs: Inputs) -> tuple[str, Reason]:
+    """The Python environment of a job without a container, and its reason."""
+    request, site, origin = inputs
+    kind = request.python_env or site.python_env or NONE
+    if kind == NONE:
+        return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
+    if kind.partition(":")[0] in ("uv", "pixi") and site.internet == "no":
+        raise RequestError(
+            f"{option('python_env', kind)} needs the internet, "
+            f"which the compute nodes of {site.name} do not reach",
+            f"Make the environment on a login node and use {option('python_env', 'venv:FOLDER')} "
+            f"(with pixi, the folder .pixi/envs/NAME), or use {option('container')}.",
+        )
+    if kind == "uv" and runs_bundled(request):
+        return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
+    return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")
+
+
+def _module_commands(modules: Modules, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The commands that load modules. `init` runs before them, and alone where the site loads none."""
+    if not names:
+        return () if modules.load else modules.init
+    return (*modules.init, f"module load {shlex.join(names)}")

@@ -1,0 +1,476 @@
+"""Write a new site profile from answers to questions, and from what discovery found."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from slurmgen.sites.checks import faults
+from slurmgen.sites.model import EngineName, GpuRequest, LoginMethod, MemoryForm, Site, Source
+from slurmgen.slurm.shell import unprintable
+from slurmgen.text import toml_key, toml_value, visible
+from slurmgen.toml import explained, field_notes, shortened
+
+Keys = tuple[str, ...]
+
+
+Facts = Mapping[Keys, Any]
+"Values of a profile by the keys that lead to them."
+
+
+_LONGEST = 1000
+
+
+def new_faults(name: str, known: Facts, answer: Facts) -> list[str]:
+    """What is wrong with the facts of an answer, or contradicts the facts that are known."""
+    texts = [text for value in answer.values() for text in (*answer_keys(answer), value)]
+    if (text := unprintable(texts)) is not None:
+        return [f"{shortened(repr(text))} has a control character"]
+    if any(isinstance(text, str) and len(text) > _LONGEST for text in texts):
+        return [f"it is longer than {_LONGEST} characters"]
+    old = _faults(name, known)
+    return [fault for fault in _faults(name, {**known, **answer}) if fault not in old]
+
+
+def answer_keys(facts: Facts) -> list[str]:
+    """All keys of some facts."""
+    return [key for keys in facts for key in keys]
+
+
+def nested(facts: Facts) -> dict[str, Any]:
+    """The tables of a profile with these facts."""
+    data: dict[str, Any] = {}
+    for keys, value in facts.items():
+        table = data
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+        if value == {}:
+            table.setdefault(keys[-1], {})
+        else:
+            table[keys[-1]] = value
+    return data
+
+
+def _faults(name: str, facts: Facts) -> list[str]:
+    data = {**nested(facts), "name": name}
+    try:
+        site = msgspec.convert(data, Site)
+    except msgspec.ValidationError as error:
+        return [explained(str(error), data, Site).fact]
+    return [f"{fault.fact}. {fault.hint}".rstrip(". ") for fault in faults(site, name)]
+
+
+class Open(NamedTuple):
+    """A key that may stay unknown, with an example and the question that its value answers."""
+
+    keys: Keys
+    example: Any
+    text: str
+
+
+class Question(NamedTuple):
+    """A question to the user."""
+
+    name: str
+    "The name of its option, as in --login-host."
+    metavar: str
+    text: str
+    key: str
+    "The key, or the table, that an answer states."
+    facts: Callable[[str, Facts], Facts]
+    "The facts of an answer, given those that are known. It raises ValueError with the reason."
+    example: Any
+    required: bool = False
+
+    def is_answered(self, known: Facts) -> bool:
+        """Whether known facts, such as discovered ones, answer it."""
+        parts = self._keys(known)
+        return any(keys[: len(parts)] == parts for keys in known)
+
+    def unanswered(self, known: Facts) -> Open:
+        """The key that stays unknown without an answer."""
+        in_table = _KEY_IN_TABLE.get(self.key)
+        return Open(_parts(in_table) if in_table else self._keys(known), self.example, self.text)
+
+    def _keys(self, known: Facts) -> Keys:
+        return _time_key(known) if self.key == _MAX_TIME else _parts(self.key)
+
+
+_MAX_TIME = "limits.max_time"
+
+
+_KEY_IN_TABLE = {"partitions": "partitions.gpu.default", "gpu.types": "gpu.types.a100.label"}
+"An example of a key in a table whose names are the site's own."
+
+
+def _parts(key: str) -> Keys:
+    return tuple(key.split("."))
+
+
+def _at(key: str, read: Callable[[str], Any] = str) -> Callable[[str, Facts], Facts]:
+    """An answer that is the value of one key."""
+    return lambda answer, _known: {_parts(key): read(answer)}
+
+
+def _number(answer: str) -> int | str:
+    """A number; other text is left to the checks of the profile."""
+    return int(answer) if re.fullmatch(r"[0-9]{1,9}", answer) else answer
+
+
+def _words(answer: str) -> list[str]:
+    return re.findall(r"[^\s,]+", answer)
+
+
+def _yes(answer: str) -> bool:
+    known = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+    if answer.lower() not in known:
+        raise ValueError(f"{answer!r} is neither yes nor no")
+    return known[answer.lower()]
+
+
+def _partitions(answer: str, _known: Facts) -> Facts:
+    first, *others = _words(answer) or [""]
+    return {("partitions", first, "default"): True} | {("partitions", name): {} for name in others}
+
+
+def _gpu_types(answer: str, _known: Facts) -> Facts:
+    names = _words(answer) or [""]
+    return {("gpu", "default_type"): names[0]} | {("gpu", "types", name): {} for name in names}
+
+
+def _max_time(answer: str, known: Facts) -> Facts:
+    return {_time_key(known): answer}
+
+
+def _time_key(known: Facts) -> Keys:
+    """The limit of the default partition, or that of every job if there are no partitions."""
+    default = next((keys[1] for keys in known if keys[0] == "partitions" and keys[2:] == ("default",)), None)
+    return ("partitions", default, "max_time") if default else ("limits", "max_time")
+
+
+_INTERFACE = "NCCL_SOCKET_IFNAME"
+
+
+def _either(kind: Any) -> str:
+    *words, last = get_args(kind)
+    return f"{', '.join(words)} or {last}"
+
+
+QUESTIONS = (
+    Question("title", "TEXT", "Full name of the cluster", "title", _at("title"), "My cluster"),
+    Question(
+        "login-host", "HOST", "Login host", "login.host", _at("login.host"), "login.cluster.example.org"
+    ),
+    Question(
+        name="partition",
+        metavar="NAMES",
+        text="Partitions with GPUs, separated by commas, the usual one first",
+        key="partitions",
+        facts=_partitions,
+        example=True,
+    ),
+    Question(
+        name="max-time",
+        metavar="TIME",
+        text="Longest time limit of a job in the usual partition, such as 2-00:00:00",
+        key=_MAX_TIME,
+        facts=_max_time,
+        example="2-00:00:00",
+    ),
+    Question(
+        name="gpus-per-node",
+        metavar="N",
+        text="GPUs of a node",
+        key="node.gpus",
+        facts=_at("node.gpus", _number),
+        example=4,
+        required=True,
+    ),
+    Question(
+        name="cpus-per-node",
+        metavar="N",
+        text="CPUs of a node that jobs can use, as Slurm counts them",
+        key="node.cpus",
+        facts=_at("node.cpus", _number),
+        example=64,
+    ),
+    Question(
+        name="mem-per-node",
+        metavar="SIZE",
+        text="Memory of a node that jobs can use, such as 500G",
+        key="node.memory",
+        facts=_at("node.memory"),
+        example="500G",
+    ),
+    Question(
+        name="gpu-request",
+        metavar="FORM",
+        text=f"How jobs request GPUs: {_either(GpuRequest)}",
+        key="gpu.request",
+        facts=_at("gpu.request"),
+        example="gres",
+    ),
+    Question(
+        name="gpu-type",
+        metavar="NAMES",
+        text="GPU types that requests name, as in --gres=gpu:TYPE:4, the usual one first",
+        key="gpu.types",
+        facts=_gpu_types,
+        example="NVIDIA A100",
+    ),
+    Question(
+        name="memory-form",
+        metavar="FORM",
+        text=f"Option for memory: {_either(MemoryForm)}",
+        key="memory.form",
+        facts=_at("memory.form"),
+        example="mem",
+    ),
+    Question(
+        name="account-required",
+        metavar="yes|no",
+        text="Must a job name an account: yes or no",
+        key="account.required",
+        facts=_at("account.required", _yes),
+        example=True,
+    ),
+    Question(
+        name="modules",
+        metavar="NAMES",
+        text="Modules of a PyTorch job without a container, separated by commas",
+        key="modules.load",
+        facts=_at("modules.load", _words),
+        example=["python", "cuda"],
+    ),
+    Question(
+        name="engine",
+        metavar="NAME",
+        text=f"Container engine: {_either(EngineName)}",
+        key="container.engine",
+        facts=_at("container.engine"),
+        example="apptainer",
+    ),
+    Question(
+        name="internet",
+        metavar="yes|no|proxy",
+        text="Do compute nodes reach the internet: yes, no or proxy",
+        key="internet",
+        facts=_at("internet"),
+        example="no",
+    ),
+    Question(
+        name="network",
+        metavar="NAME",
+        text="Network interface between nodes for NCCL, such as ib0",
+        key=f"env.multi_node.{_INTERFACE}",
+        facts=_at(f"env.multi_node.{_INTERFACE}"),
+        example="ib0",
+    ),
+)
+"In the order in which they are asked."
+
+
+def open_in_partitions(known: Facts) -> list[Open]:
+    """What may differ in each partition but the usual one: its time limit and its nodes."""
+    usual = _time_key(known)[1]
+    others = dict.fromkeys(keys[1] for keys in known if keys[0] == "partitions" and keys[1] != usual)
+    return [
+        Open(("partitions", name, *gap.keys), gap.example, gap.text)
+        for name in others
+        for gap in _IN_PARTITION
+    ]
+
+
+_IN_PARTITION = (
+    Open(("max_time",), "2-00:00:00", "Longest time limit of a job here"),
+    Open(("node",), {"gpus": 4, "cpus": 64, "memory": "500G"}, "Nodes, where they differ from [node]"),
+)
+
+
+LATER = (
+    Open(("time",), "01:00:00", "Time limit of a job that requests none"),
+    Open(("architecture",), "x86_64", "Architecture of the GPU nodes: x86_64 or aarch64"),
+    Open(
+        ("account", "hint"), "See `sacctmgr show associations user=$USER`.", "How do users find their account"
+    ),
+    Open(("login", "methods"), ["key"], f"How do users log in: {_either(LoginMethod)}"),
+    Open(("cpu", "per_gpu"), 16, "CPUs for each GPU, if not the share of a node"),
+    Open(("memory", "per_gpu"), "120G", "Memory for each GPU, if not the share of a node"),
+)
+"Keys that a new profile names as unknown, without a question to the user."
+
+
+MARK = "# ?"
+"Begins the lines of questions that wait for an answer."
+
+
+ANSWERS, DISCOVERED = "answers", "discover"
+"The sources of what the user answered, and of what a cluster reported."
+
+
+_HEAD = (
+    "# {name}, written by `slurmgen sites new` on {date}.",
+    "# A key that is not set is unknown: slurmgen then requires an option, or uses a default.",
+    f"# A line with `{MARK}` is a question: write the answer below it, without the `#`.",
+)
+
+
+class Stated(NamedTuple):
+    """A fact of the profile and the source that states it."""
+
+    keys: Keys
+    value: Any
+    source: str
+    "The name of its table in [sources]."
+    seen: str = ""
+    "When and how a cluster reported it."
+
+
+def profile_text(
+    name: str,
+    facts: Sequence[Stated],
+    unknown: Sequence[Open],
+    sources: Mapping[str, Source],
+    remarks: Sequence[str],
+    date: str,
+) -> str:
+    """The text of a profile in TOML.
+
+    Args:
+        name: the name of the site.
+        facts: what is known.
+        unknown: what is not.
+        sources: the sources by name, without their facts.
+        remarks: what readers must know besides.
+        date: today, as YYYY-MM-DD.
+    """
+    head = [line.format(name=name, date=date) for line in _HEAD] + [f"# {visible(text)}" for text in remarks]
+    lines = [*head, f"name = {toml_value(name)}"]
+    described: set[str] = set()
+    for table in _tables(facts, unknown):
+        lines += _table(table, facts, unknown, described)
+    for source in sources:
+        lines += _source(source, sources[source], _supported(source, facts))
+    return "\n".join([*lines, ""])
+
+
+def _tables(facts: Sequence[Stated], unknown: Sequence[Open]) -> list[Keys]:
+    """The tables in the order of the keys of a site; the keys outside of tables are first."""
+    order = list(Site.__struct_fields__)
+    tables = dict.fromkeys([(), *map(_table_of, facts), *(gap.keys[:-1] for gap in unknown)])
+    return sorted(tables, key=lambda keys: (order.index(keys[0]), len(keys) > 1) if keys else (-1, False))
+
+
+def _table_of(fact: Stated) -> Keys:
+    return fact.keys if fact.value == {} else fact.keys[:-1]
+
+
+def _table(
+    table: Keys, facts: Sequence[Stated], unknown: Sequence[Open], described: set[str]
+) -> Iterator[str]:
+    """The lines of a table; without a fact, its head is a comment too."""
+    stated = [fact for fact in facts if _table_of(fact) == table]
+    if table:
+        head = f"[{'.'.join(map(toml_key, table))}]"
+        yield from ("", *_comment(table, described), head if stated else f"# {head}")
+    for fact in stated:
+        if fact.value != {}:
+            seen = f"  # {fact.seen}" if fact.seen else ""
+            yield from (*_comment(fact.keys, described), _line(fact.keys, fact.value) + seen)
+    for gap in unknown:
+        if gap.keys[:-1] == table:
+            yield from (f"{MARK} {gap.text}?", f"# {_line(gap.keys, gap.example)}")
+
+
+def _comment(keys: Keys, described: set[str]) -> list[str]:
+    """What a key means, the first time."""
+    note = meaning(keys)
+    is_new = note not in described
+    described.add(note)
+    return [f"# {note}"] if is_new else []
+
+
+def _line(keys: Keys, value: Any) -> str:
+    return f"{toml_key(keys[-1])} = {toml_value(value)}"
+
+
+def _source(name: str, source: Source, facts: Sequence[str]) -> Iterator[str]:
+    yield from ("", f"[sources.{toml_key(name)}]")
+    for key, value in msgspec.to_builtins(source).items():
+        yield f"{key} = {toml_value(value)}"
+    if facts:
+        yield f"facts = {toml_value(facts)}"
+
+
+def _supported(source: str, facts: Sequence[Stated]) -> list[str]:
+    """The keys for `facts` of a source; none for the answers, which support what is added later too."""
+    own = [fact.keys for fact in facts if fact.source == source != ANSWERS]
+    return list(dict.fromkeys(".".join(_without_dots(keys)) for keys in own))
+
+
+def _without_dots(keys: Keys) -> Keys:
+    """The keys up to the first with a dot, which `facts` cannot express."""
+    return keys[: next((index for index, key in enumerate(keys) if "." in key), len(keys))]
+
+
+def meaning(keys: Keys) -> str:
+    """What a key of a profile means, in the words of its struct."""
+    kind: Any = Site
+    note = ""
+    for key in keys:
+        if get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+            continue
+        struct = next((part for part in (kind, *get_args(kind)) if hasattr(part, "__struct_fields__")), None)
+        if struct is None:
+            break
+        note = field_notes(struct)[key]
+        kind = next(field.type for field in msgspec.structs.fields(struct) if field.name == key)
+    return note
+
+
+class Author(NamedTuple):
+    """Who answers the questions."""
+
+    user: str
+    date: str
+    "The day, as YYYY-MM-DD."
+    page: str | None = None
+    "The address of the documentation that has the answers."
+
+
+def new_profile(
+    name: str, facts: Facts, found: Mapping[Keys, Stated], remarks: Sequence[str], by: Author
+) -> str:
+    """The text of a new profile.
+
+    Args:
+        name: the name of the site.
+        facts: everything that is known.
+        found: the part of it that a cluster reported.
+        remarks: what readers must know besides.
+        by: who states the other facts.
+    """
+    stated = [
+        found[keys] if keys in found and found[keys].value == value else Stated(keys, value, ANSWERS)
+        for keys, value in facts.items()
+    ]
+    discovered = Source(mark="discovered", title="slurmgen sites discover", date=by.date)
+    sources = ({DISCOVERED: discovered} if found else {}) | {ANSWERS: _source_of_answers(by)}
+    unknown = _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found))
+    return profile_text(name, stated, unknown, sources, remarks, by.date)
+
+
+def _source_of_answers(by: Author) -> Source:
+    if by.page:
+        title = f"documentation, read by {by.user}"
+        return Source(mark="documentation", title=title, url=by.page, date=by.date)
+    return Source(mark="users", title=f"answers of {by.user} to `slurmgen sites new`", date=by.date)
+
+
+def _unknown(facts: Facts, *, has_partitions: bool) -> list[Open]:
+    """The keys that no answer states; those of partitions only if no cluster reported them."""
+    gaps = [question.unanswered(facts) for question in QUESTIONS if not question.is_answered(facts)]
+    partitions = [] if has_partitions else open_in_partitions(facts)
+    return [gap for gap in (*gaps, *partitions, *LATER) if gap.keys not in facts]

@@ -1,0 +1,306 @@
+"""Prepare the jobs of `--first`, one for each site."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from msgspec import Struct, structs
+
+from slurmgen.errors import CommandFailed, RequestError
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.ledger.ledger import Record
+from slurmgen.ledger.places import Confirm, route_of
+from slurmgen.ledger.races import Race, Races
+from slurmgen.ledger.request import recorded, recorded_request
+from slurmgen.plan import Plan, requeue
+from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.transport import Transport
+from slurmgen.status.job import Connect
+from slurmgen.submit.prepare import Prepared, new_key
+from slurmgen.submit.race import Entrant, Say, run
+from slurmgen.submit.submission import Observer, with_secrets
+from slurmgen.submit.where import Option, ask_all, place, refuse_one_host
+
+Item = TypeVar("Item")
+
+
+_COMPARE = "`slurmgen where` compares them."
+
+
+def fingerprint(jobs: Sequence[JobSpec], places: Sequence[str] = ()) -> str:
+    """A hash of the command: the same for the same job and the same sites, in any order.
+
+    Args:
+        jobs: the job at each site.
+        places: the route to each site, and the remote folder there, which a key must not leave.
+
+    Raises:
+        RequestError: a value is not valid UTF-8.
+    """
+    texts = sorted(recorded(job) for job in jobs)
+    if not all(texts):
+        raise RequestError(
+            "a value of the request is not valid UTF-8", "Submit with --site instead of --first."
+        )
+    return sha256("\0".join(("first", *texts, *sorted(places))).encode()).hexdigest()
+
+
+def takers(options: Sequence[Option]) -> list[Option]:
+    """One option for each site that could run the job: the first, so that they are in order of their start.
+
+    Raises:
+        CommandFailed: no site could run the job, or none was reached.
+    """
+    found = {option.site: option for option in reversed(options) if option.can_run}
+    if not found:
+        raise CommandFailed(_none_could([(one.site, one.refused or one.error) for one in options]), _COMPARE)
+    return [option for option in options if found.get(option.site) is option]
+
+
+def refused_everywhere(reasons: Sequence[tuple[str, str]]) -> RequestError:
+    """The error for a request that no site can run: the reason itself if all sites have the same one.
+
+    Args:
+        reasons: each site with a reason; a site may have several.
+    """
+    sites, texts = (set(column) for column in zip(*reasons, strict=True))
+    if len(sites) > 1 and len(texts) == 1:
+        return RequestError(texts.pop())
+    return RequestError(_none_could(reasons), _COMPARE)
+
+
+def _none_could(reasons: Sequence[tuple[str, str]]) -> str:
+    listed = (f"{site}: {text.rstrip('.')}" for site, text in dict.fromkeys(reasons))
+    return f"no site could run the job: {'; '.join(listed)}"
+
+
+def of_each(options: Sequence[Option], make: Callable[[Option], Item], say: Say) -> list[Item]:
+    """What is made for each site, without those that cannot run the request, which are reported.
+
+    Raises:
+        RequestError: none of them can.
+    """
+    made, refused = list[Item](), dict[str, RequestError]()
+    for option in options:
+        try:
+            made.append(make(option))
+        except RequestError as error:
+            refused[option.site] = error
+    if not made:
+        raise refused_everywhere([(site, str(error)) for site, error in refused.items()])
+    for site, reason in refused.items():
+        say(f"without {site}: {reason}")
+    return made
+
+
+def new_race(command: str) -> Race:
+    """A race of the command with that fingerprint."""
+    return Race(new_key(), command)
+
+
+def in_race(prepared: Prepared, race: Race) -> Prepared:
+    """The submission, whose entry is in a race, is never that of another one, and keeps its key."""
+    of_site = sha256("\0".join((race.key, prepared.route.site)).encode()).hexdigest()
+    record = structs.replace(prepared.record, fingerprint=of_site, part_of=race.key)
+    return structs.replace(prepared, record=record, one_key=True)
+
+
+def partition_of(entry: Record) -> str | None:
+    """The partition that an entry was made for; None for the default of Slurm."""
+    return recorded_request(entry).request.partition
+
+
+class Logins:
+    """Connections that wait for their next use; they are closed at the end of the block."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._idle: dict[Route, Transport] = {}
+
+    @contextmanager
+    def lend(self, route: Route) -> Iterator[Transport]:
+        """A new connection, which is kept open after the block unless that fails."""
+        transport = self._connect(route)
+        try:
+            yield transport
+        except BaseException:
+            transport.close()
+            raise
+        self._idle[route] = transport
+
+    def take(self, route: Route) -> Transport:
+        """The connection that was kept, or a new one; the caller closes it."""
+        return self._idle.pop(route, None) or self._connect(route)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._idle:
+            self._idle.popitem()[1].close()
+
+
+LIMIT = 30.0
+"Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
+
+
+Made = tuple[Prepared, Observer]
+"A submission, and what is called as it proceeds."
+
+
+class FirstJob(Struct, frozen=True, kw_only=True):
+    """One job for several sites, and how it is sent."""
+
+    options: JobOptions
+    folder: Path
+    "Of the project, or one below it."
+    sites: tuple[str, ...]
+    route_values: Mapping[str, Any]
+    remote_dir: str | None
+    prepare: Callable[[JobSpec, Route], Made]
+    "Makes the submission to one site, of a plan of `gated`."
+    ask: Confirm | None = None
+    "Asks the user about a place that only the project names."
+
+    def command(self) -> str:
+        """A hash of the command: what its sites would get, and where their keys have their records."""
+        places = [self.at(site) for site in self.sites]
+        folders = [
+            f"{route.site}\0{route.via}\0{route.host}\0{self.remote_dir or job.personal.remote_dir}"
+            for job, route in places
+        ]
+        return fingerprint([job for job, _ in places], folders)
+
+    def at(self, site: str, partition: str | None = None) -> tuple[JobSpec, Route]:
+        """The job at one of the sites, and the route to it."""
+        request = self.options.request
+        asked = structs.replace(request, partition=partition or request.partition)
+        job = load_spec(structs.replace(self.options, site=site, request=asked), self.folder)
+        return job, route_of(job.site, job.personal, job.project_dir, self.ask, **self.route_values)
+
+    def made(self, race: Race, site: str, partition: str | None) -> Made:
+        """The submission to one site of a race.
+
+        Raises:
+            RequestError: the job cannot be submitted there.
+        """
+        prepared, observer = self.prepare(*self.at(site, partition))
+        return in_race(prepared, race), observer
+
+
+def gated(job: JobSpec) -> Plan:
+    """The plan of a job that waits for its gate.
+
+    Raises:
+        RequestError: it needs several arrays, or depends on another job.
+    """
+    plan = structs.replace(job.plan(), gate=requeue.GATE_SECONDS)
+    if plan.sweep and len(plan.sweep.arrays) > 1:
+        raise RequestError(
+            f"the sweep needs {len(plan.sweep.arrays)} arrays, and --first is for a single job",
+            "Name one --site.",
+        )
+    if after := job.after():
+        raise RequestError(
+            f"the job depends on {after[0].text}, and --first is for a job of its own",
+            "Name one --site, that of the other job.",
+        )
+    return plan
+
+
+def enter(job: FirstJob, logins: Logins, say: Say, *, again: bool) -> tuple[Race, list[Entrant]]:
+    """The unfinished race of the same command with its sites, or else a new one.
+
+    Raises:
+        RequestError, ConfigError: the request, or a profile, is wrong.
+        CommandFailed: no site could run the job.
+    """
+    races, command = Races(), job.command()
+    race, new = (None if again else races.open_race(command)), dict[str, Made]()
+    if race is None:
+        race = new_race(command)
+        new = _new(job, race, sites_that_can_run(job, logins, say), say)
+    race = races.enter(race, [one.record for one, _ in new.values()], again=again)
+    entries = races.entries(race)
+    if not all(entry.key in new for entry in entries):
+        say(f"continuing the race {race.key} of an earlier command")
+
+    def prepare(entry: Record) -> Made:
+        return new.get(entry.key) or job.made(race, entry.site, partition_of(entry))
+
+    return race, [Entrant(one, job.at(one.site)[1], partial(prepare, one)) for one in entries]
+
+
+def _new(job: FirstJob, race: Race, options: Sequence[Option], say: Say) -> dict[str, Made]:
+    """The submissions of a new race by their keys, with their secrets: nothing is recorded without them."""
+
+    def make(option: Option) -> Made:
+        prepared, observer = job.made(race, option.site, option.partition)
+        return with_secrets(prepared, observer), observer
+
+    made = of_each(options, make, say)
+    return {prepared.record.key: (prepared, observer) for prepared, observer in made}
+
+
+def sites_that_can_run(job: FirstJob, logins: Logins, say: Say) -> list[Option]:
+    """The partition of each site that could run the job; the other sites are reported.
+
+    Raises:
+        RequestError: the request is wrong for all sites.
+        CommandFailed: no site could run it now.
+    """
+    places = [place(*job.at(site)) for site in job.sites]
+    if not any(one.candidates for one in places):
+        raise refused_everywhere([(one.site, one.refused) for here in places for one in here.refused])
+    options = ask_all(places, logins.lend, LIMIT)
+    found = takers(options)
+    for site in job.sites:
+        if site not in (one.site for one in found):
+            why = "; ".join(one.refused or one.error for one in options if one.site == site)
+            say(f"without {site}: {why}")
+    return found
+
+
+_log = logging.getLogger(__name__)
+
+
+def submit_first(
+    job: JobSpec,
+    sites: Sequence[str],
+    prepare: Callable[[JobSpec, Route], Prepared],
+    *,
+    remote_dir: str | None,
+    route_values: Mapping[str, Any],
+    again: bool,
+    observer: Observer | None,
+) -> Record:
+    """Submit a job to several sites, and return the record of the one that starts first.
+
+    Raises:
+        RequestError: the sites would all have the same login host.
+        RemoteError: as `slurmgen.submit.race.run` says.
+    """
+    refuse_one_host(sites, route_values)
+
+    def made(one: JobSpec, route: Route) -> tuple[Prepared, Observer]:
+        return prepare(one, route), observer or Observer()
+
+    first = FirstJob(
+        options=job.options,
+        folder=job.project_dir,
+        sites=tuple(dict.fromkeys(sites)),
+        route_values=route_values,
+        remote_dir=remote_dir,
+        prepare=made,
+    )
+    with Logins(open_route) as logins:
+        race, entrants = enter(first, logins, _log.info, again=again)
+        with run(race, entrants, logins.take, _log.info, lambda _: None) as won:
+            return won.runner.record

@@ -1,5 +1,0 @@
-"""Generator."""
-
-from slurmgen.web.generator.routes import ROUTES
-
-__all__ = ["ROUTES"]

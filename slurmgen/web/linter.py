@@ -1,0 +1,210 @@
+"""The linter: findings and fixes of a pasted script, and the page of each rule."""
+
+import atexit
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from slurmgen.config.project import find_project
+from slurmgen.errors import SlurmgenError
+from slurmgen.lint.editor import findings, fixes
+from slurmgen.lint.engine import chosen
+from slurmgen.lint.finding import Rule
+from slurmgen.lint.rule_pages import GROUPS, explain
+from slurmgen.lint.rules import all_rules
+from slurmgen.lint.settings import lint_settings
+from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.web.pages import Settings, fields, page, settings_of
+from slurmgen.workers import Busy, Stopped, Workers
+
+if TYPE_CHECKING:
+    from slurmgen.sites.model import Site
+
+
+_SECONDS, _PATIENCE = 1.5, 0.4
+"Of a check, and of waiting for a process."
+
+
+_BUSY = "The linter is busy with other scripts. Try again in a few seconds.\n"
+
+
+_STOPPED = (
+    f"The check was stopped after {_SECONDS} seconds: the script is too complex to check here, "
+    "or the server has too much to do.\n"
+)
+
+
+def _linter(request: Request) -> Response:
+    settings = settings_of(request)
+    project = None if settings.public else _project()
+    shown = page(request, "linter.html", sites=profile_paths(project, personal=not settings.public))
+    shown.background = BackgroundTask(_workers().prepare)
+    return shown
+
+
+def _project() -> Path:
+    """The folder of the project, which may have site profiles of its own."""
+    with suppress(SlurmgenError):  # shown when a script is checked
+        return find_project(Path.cwd())[0]
+    return Path.cwd()
+
+
+async def _findings(request: Request) -> Response:
+    """The JSON of `slurmgen.lint.editor.Findings`, or a sentence that says why not."""
+    return await run_in_threadpool(_checked, settings_of(request), await fields(request))
+
+
+def _checked(settings: Settings, form: dict[str, str]) -> Response:
+    script, unsafe = form.get("script", ""), form.get("fixes") == "unsafe"
+    try:
+        codes, site = _rules(settings, form.get("site", ""), "notes" in form)
+        if "fixes" in form:
+            found = _workers().call(fixes, script, site, codes, unsafe)
+        else:
+            found = _workers().call(findings, script, site, codes)
+    except Busy:
+        return PlainTextResponse(_BUSY, 503, {"Retry-After": "2"})
+    except Stopped:
+        return PlainTextResponse(_STOPPED, 422)
+    except SlurmgenError as error:
+        return PlainTextResponse(f"{error}\n", 422)
+    return Response(found, media_type="application/json")
+
+
+def _rules(settings: Settings, site: str, notes: bool) -> "tuple[tuple[str, ...], Site | None]":
+    """The rules and the site; of a local server as `slurmgen lint` in its folder has them."""
+    if settings.public:
+        return chosen(notes=notes), load_site(site, personal=False) if site else None
+    return lint_settings(Path.cwd(), site or None, notes=notes)
+
+
+@cache
+def _workers() -> Workers:
+    # Together they take less than a request to a public server may.
+    first = (findings, "#!/bin/bash\nsrun python train.py\n", None, chosen())
+    workers = Workers(first, seconds=_SECONDS, patience=_PATIENCE)
+    atexit.register(workers.close)
+    return workers
+
+
+def _rule_list(request: Request) -> Response:
+    return page(request, "linter_rules.html", groups=rule_list())
+
+
+def _rule(request: Request) -> Response:
+    return page(request, "linter_rule.html", rule=rule_page(request.path_params["code"]))
+
+
+ROUTES = (
+    Route("/lint", _linter),
+    Route("/lint/findings", _findings, methods=["POST"]),
+    Route("/rules", _rule_list),
+    Route("/rules/{code}", _rule),
+)
+
+
+_INLINE = re.compile(
+    r"`(?P<code>[^`]+)`|(?P<link>https://[^\s)]+)"
+    r"|(?P<thread>(?P<repository>[\w.-]+/[\w.-]+) (?:issue|pull request) (?P<number>\d+))"
+)
+
+
+_HEADING, _INDENT = "## ", "    "
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a paragraph."""
+
+    text: str
+    kind: Literal["text", "code", "link"] = "text"
+    address: str = ""
+    "Of a link."
+
+
+@dataclass(frozen=True)
+class Block:
+    """A heading, a paragraph, or an example, whose only part has all its lines."""
+
+    kind: Literal["heading", "paragraph", "example", "blank"]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class RulePage:
+    """What a rule is about, and its neighbours in the list."""
+
+    rule: Rule
+    blocks: tuple[Block, ...]
+    before: str
+    after: str
+
+
+def rule_list() -> dict[str, list[Rule]]:
+    """All rules, by the titles of their groups."""
+    return {
+        title: [rule for code, rule in all_rules().items() if code.startswith(prefix)]
+        for prefix, title in GROUPS.items()
+    }
+
+
+def rule_page(code: str) -> RulePage:
+    """The page of one rule.
+
+    Raises:
+        HTTPException: there is no such rule.
+    """
+    rules = all_rules()
+    if code not in rules:
+        raise HTTPException(404, "There is no lint rule with this code")
+    codes = ["", *rules, ""]
+    at = codes.index(code)
+    return RulePage(rules[code], tuple(_blocks(explain(rules[code]))), codes[at - 1], codes[at + 1])
+
+
+def _blocks(text: str) -> Iterator[Block]:
+    """The blocks below the title and the severity, which the page shows in its own way."""
+    for kind, lines in groupby(text.splitlines()[3:], _kind):
+        if kind == "example":
+            code = "\n".join(line.removeprefix(_INDENT) for line in lines)
+            yield Block(kind, (Part(code, "code"),))
+        elif kind != "blank":
+            yield Block(kind, tuple(_parts("\n".join(lines).removeprefix(_HEADING))))
+
+
+def _kind(line: str) -> Literal["heading", "paragraph", "example", "blank"]:
+    if not line:
+        return "blank"
+    if line.startswith(_INDENT):
+        return "example"
+    return "heading" if line.startswith(_HEADING) else "paragraph"
+
+
+def _parts(text: str) -> Iterator[Part]:
+    at = 0
+    for match in _INLINE.finditer(text):
+        yield Part(text[at : match.start()])
+        yield _part(match)
+        at = match.end()
+    yield Part(text[at:])
+
+
+def _part(match: re.Match[str]) -> Part:
+    if match["code"]:
+        return Part(match["code"], "code")
+    if match["link"]:
+        return Part(match["link"], "link", match["link"])
+    # GitHub redirects from an issue to the pull request of the same number.
+    return Part(match["thread"], "link", f"https://github.com/{match['repository']}/issues/{match['number']}")

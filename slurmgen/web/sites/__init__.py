@@ -1,5 +1,0 @@
-"""Sites."""
-
-from slurmgen.web.sites.routes import ROUTES
-
-__all__ = ["ROUTES"]

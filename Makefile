@@ -13,10 +13,10 @@ demo: $(READY)
 	./demo.sh
 
 # Jobs on a twin run `python`, which a fresh Debian has only in the virtual environment. Many tests wait for Slurm, a login
-# or a timeout: four processes keep two cores busy.
+# or a timeout: six processes keep two cores busy.
 test: check $(TESTED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" TEST_CONDITION="$${TEST_CONDITION:-by-commit}" \
-	  pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+	  pytest --numprocesses=6 --dist=loadfile --no-loadscope-reorder
 
 # The tests that compute, under each condition of tests/conftest.py: other kernels, one core, a busy machine. `test` takes the
 # one of the commit. Not part of `test`, because it takes hours.
@@ -28,9 +28,9 @@ test-condition-%: $(TESTED)
 
 # The same tests of twins, jobs and every bundled site on Slurm 24.11, which it installs once into the user's cache from
 # Debian's packages. Not part of `test`, because it downloads them.
-SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py tests/jobs/test_exactly_once.py \
-  tests/jobs/test_job_commands.py tests/jobs/test_after.py tests/jobs/test_states.py tests/jobs/test_log_files.py \
-  tests/jobs/test_wait.py tests/jobs/test_sweep.py tests/jobs/test_segments.py tests/jobs/test_resubmit.py tests/jobs/test_first.py tests/jobs/live
+SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py tests/submit/test_exactly_once.py \
+  tests/submit/test_job_commands.py tests/submit/test_after.py tests/status/test_states.py tests/status/test_log_files.py \
+  tests/status/test_wait.py tests/submit/test_sweep.py tests/status/test_segments.py tests/submit/test_resubmit.py tests/submit/test_first.py tests/live
 test-slurm24: $(TESTED)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
 	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"

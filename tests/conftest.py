@@ -2,9 +2,11 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+
+from tests.support import command_server
 
 pytest_plugins = ["tests.support.machines"]
 REPOSITORY = Path(__file__).parent.parent
@@ -63,6 +67,17 @@ settings.load_profile("repeatable")
 # Commands of tests that run in the background would ignore ^C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Compiled models of another processor, or for other kernels, may crash.
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
+COMPILED = Path(tempfile.gettempdir(), f"test-compiled-{RUN}")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(COMPILED)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(COMPILED, ignore_errors=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -141,6 +156,9 @@ def slurmgen(tmp_path: Path) -> Run:
     """Run the command line as the user does, from an empty folder."""
 
     def run(*args: str, cwd: Path = tmp_path, **options: object) -> "subprocess.CompletedProcess[str]":
+        environ = options.get("env") or os.environ
+        if options.keys() <= {"env", "input"} and command_server.can_run(environ):  # type: ignore[arg-type]
+            return command_server.run(args, cwd, environ, options.get("input"))  # type: ignore[arg-type]
         command = [sys.executable, "-m", "slurmgen", *args]
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload,no-any-return]
 

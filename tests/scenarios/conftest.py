@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import command_server
 from tests.support.twins import Testbed, slurm, twin
 
 BIN = Path(sys.executable).parent
@@ -43,15 +44,8 @@ class Site:
         self.project.mkdir()
 
     def slurmgen(self, *args: str, **more: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "slurmgen", *args],
-            cwd=self.project,
-            env=self.testbed.environ | {"SLURMGEN_SSH_CONFIG": str(self.testbed.twin.ssh_config)} | more,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        environ = self.testbed.environ | {"SLURMGEN_SSH_CONFIG": str(self.testbed.twin.ssh_config)} | more
+        return command_server.run(args, self.project, environ)
 
     def submit(self, *args: str) -> str:
         """Submit over SSH; the id of the job."""

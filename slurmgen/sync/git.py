@@ -2,11 +2,11 @@
 
 import os
 import re
-import resource
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -70,7 +70,7 @@ class Git:
             subprocess.SubprocessError: it failed, or did not end before the deadline.
         """
         with subprocess.Popen(
-            ["git", *self._options, *words],  # noqa: S607 (found by the user's PATH)
+            [*_limited_git(self._environment["PATH"]), *self._options, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -78,7 +78,6 @@ class Git:
             env=self._environment,
         ) as process:
             try:
-                _limit_memory(process.pid)
                 output, _ = process.communicate(data, max(self.deadline - time.monotonic(), 0))
             except BaseException:
                 process.kill()
@@ -100,15 +99,16 @@ class Git:
         self._options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
 
 
-def _limit_memory(pid: int) -> None:
-    """Let git take no more than `_MEMORY`: an object of a megabyte may inflate to gigabytes.
+def _limited_git(path: str) -> list[str]:
+    """Git with no more than `_MEMORY`, where util-linux is: an object of a megabyte may inflate to gigabytes.
 
-    RLIMIT_DATA does not count the packs that git maps, which may be larger (man 2 getrlimit). It is set from
-    outside, since no code may run between fork and exec of a program with threads.
+    RLIMIT_DATA does not count the packs that git maps, which may be larger (man 2 getrlimit). prlimit sets it
+    before git starts: git may take gigabytes in its first milliseconds.
     """
-    if hasattr(resource, "prlimit"):
-        with suppress(ProcessLookupError):  # git has ended
-            resource.prlimit(pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+    git, prlimit = shutil.which("git", path=path), shutil.which("prlimit", path=path)
+    if not git:
+        raise FileNotFoundError("git was not found")
+    return [prlimit, f"--data={_MEMORY}:{_MEMORY}", git] if prlimit else [git]
 
 
 @contextmanager

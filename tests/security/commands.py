@@ -9,7 +9,7 @@ SHELL |= frozenset(
 SHELL |= frozenset("test timeout true wc xargs cut awk gawk mawk basename du env expr sha256sum sync".split())
 SLURM = frozenset("sacct sacctmgr sbatch scancel scontrol sinfo squeue".split())
 TWIN = frozenset("dash munged sinfo slurmctld slurmctld-wlm slurmd slurmd-wlm slurmstepd".split())
-GIT = frozenset({"git"})
+GIT = frozenset({"git", "prlimit"})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 def test_hostile_requests_do_nothing(tmp_path: Path, kind: str) -> None:
     (tmp_path / ".config/slurmgen/site_profiles").mkdir(mode=0o700, parents=True)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.web.fuzz", kind, "5000"],
+        [sys.executable, "-m", "tests.web.fuzz", kind, "2000"],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -209,6 +209,7 @@ def test_the_list_is_searched_and_sorted(browser: Browser) -> None:
 def test_two_sites_are_chosen_and_only_differences_shown(browser: Browser) -> None:
     with served(public=True) as server, opened(browser, f"{server.origin}/sites/lumi-g") as page:
         page.get_by_role("link", name="Compare").click()
+        page.wait_for_url("**/sites/compare**")  # loaded: before that, its script is not there
         page.get_by_label("Second site").select_option("frontier")
         same = page.get_by_role("row", name=re.compile("^GPUs of a node"))
         expect(same).to_be_visible()

@@ -385,7 +385,7 @@ def submit_all(
 ) -> None:
     """Submit the jobs as one group, or show what would be submitted."""
     from slurmgen.cli.submit_output import Printer
-    from slurmgen.submit.group import group
+    from slurmgen.submit.prepare import group
     from slurmgen.submit.submission import submissions
 
     made = {str(spec.name): prepare(spec) for spec in specs}

@@ -14,7 +14,7 @@ from secrets import token_hex
 
 from msgspec import Struct, json, structs
 
-from slurmgen.config.project import FILE_NAME
+from slurmgen.config.project import FILE_NAME, Project, needs
 from slurmgen.errors import RequestError
 from slurmgen.files import cache_folder
 from slurmgen.job_spec import JobSpec
@@ -424,3 +424,32 @@ def with_request(
     """The prepared submission, whose entry keeps what was asked for; see `recorded`."""
     text = recorded(spec, send, resubmits)
     return structs.replace(prepared, record=structs.replace(prepared.record, request=text))
+
+
+def group(prepared: Mapping[str, Prepared], project: Project) -> list[Prepared]:
+    """The submissions of one group, each with the ones that it needs.
+
+    A repeated command is found by the names of the jobs in the group and the script of each.
+
+    Args:
+        prepared: by the name of the job in slurmgen.toml, in their order.
+        project: slurmgen.toml.
+
+    Raises:
+        RequestError: a job is a sweep, which may be several arrays.
+    """
+    names = list(prepared)
+    for name, one in prepared.items():
+        if one.record.tasks:
+            raise RequestError(
+                f"--all does not submit a sweep, and {name} is one",
+                f"Submit it alone: slurmgen submit {name}.",
+            )
+    return [_member(name, one, names, project) for name, one in prepared.items()]
+
+
+def _member(name: str, prepared: Prepared, names: Sequence[str], project: Project) -> Prepared:
+    within = tuple((names.index(one.job), one.type) for one in needs(project, name))
+    text = "\0".join([prepared.record.fingerprint, name, *names])
+    record = structs.replace(prepared.record, fingerprint=sha256(text.encode()).hexdigest())
+    return structs.replace(prepared, record=record, needs=within)

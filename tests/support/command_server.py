@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
@@ -79,11 +79,8 @@ def _exit_code(own: socket.socket, args: tuple[str, ...]) -> int:
 
 
 def _write(sink: int, text: str) -> None:
-    try:
-        with open(sink, "w") as stream:
-            stream.write(text)
-    except BrokenPipeError:
-        pass  # as subprocess.run does
+    with suppress(BrokenPipeError), open(sink, "w") as stream:  # as subprocess.run does
+        stream.write(text)
 
 
 def _read(source: int) -> str:

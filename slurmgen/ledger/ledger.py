@@ -3,6 +3,7 @@
 import errno
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -317,10 +318,10 @@ def _is_busy(error: sqlite3.Error) -> bool:
 def _size(path: Path) -> int | None:
     """The size of a file; None if there is none. A link to nothing is an error: its disk may be away."""
     try:
-        path.lstat()
+        status = path.lstat()  # one call: another process may remove its journal at any moment
     except FileNotFoundError:
         return None
-    return path.stat().st_size
+    return path.stat().st_size if stat.S_ISLNK(status.st_mode) else status.st_size
 
 
 def _holder(path: Path) -> str:

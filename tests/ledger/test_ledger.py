@@ -145,6 +145,24 @@ def test_several_processes_may_write_at_the_same_time(ledger: Ledger) -> None:
     assert len({one.id for one in ledger.all()}) == 80
 
 
+def test_a_journal_that_another_process_removes_meanwhile_is_no_fault(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.add(record("12"))
+    journal = ledger.path.with_name(f"{ledger.path.name}-journal")
+    journal.write_bytes(b"x")
+    lstat = Path.lstat
+
+    def removed_right_after(path: Path) -> os.stat_result:
+        status = lstat(path)
+        if path == journal:
+            journal.unlink()
+        return status
+
+    monkeypatch.setattr(Path, "lstat", removed_right_after)
+    assert [one.id for one in ledger.all()] == ["12"]
+
+
 def test_a_broken_file_is_reported(ledger: Ledger) -> None:
     ledger.path.parent.mkdir()
     ledger.path.write_text("not a database, and long enough to be sure of it" * 100)

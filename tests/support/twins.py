@@ -84,8 +84,8 @@ class Testbed:
         if "Invalid job id" in reply.stderr:
             return "GONE"
         assert reply.returncode == 0, reply.stderr
-        state = reply.stdout.strip() or "GONE"
-        return None if state in NOT_ENDED else state
+        states = reply.stdout.split() or ["GONE"]  # one for each task of an array
+        return None if NOT_ENDED.intersection(states) else states[0]
 
 
 def eventually(seen: Callable[[], Found | None], seconds: float = PATIENCE) -> Found:

@@ -10,10 +10,10 @@ import os
 import re
 import sys
 import sysconfig
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
@@ -172,7 +172,9 @@ def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
     }
     os.chdir(home / "project")
     add_jobs(home / "project")
-    vars(poller)["Connections"] = partial(Connections, Site(Random(seed)).connect)  # noqa: S311
+    site = Site(Random(seed))  # noqa: S311
+    vars(poller)["Connections"] = lambda _asking: Connections(site.connect)
+    vars(time)["sleep"] = lambda _seconds: None  # between two replies, which a later one does not change here
     return {"keys": KEYS, "parameters": PARAMETERS}
 
 

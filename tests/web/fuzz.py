@@ -157,6 +157,8 @@ def faults(status: int, headers: dict[str, str], body: bytes) -> Iterator[str]:
 
 def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
     """Become a user with a few jobs; returns what names them. A public server does not import this."""
+    # A second reply is as hostile as the first one: do not wait for it. What is imported next has this as a default.
+    vars(time)["sleep"] = lambda _seconds: None
     from slurmgen.web.jobs import poller
     from slurmgen.web.jobs.poller import Connections
     from tests.web.hostile_site import KEYS, PARAMETERS, Site, add_jobs
@@ -174,7 +176,6 @@ def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
     add_jobs(home / "project")
     site = Site(Random(seed))  # noqa: S311
     vars(poller)["Connections"] = lambda _asking: Connections(site.connect)
-    vars(time)["sleep"] = lambda _seconds: None  # between two replies, which a later one does not change here
     return {"keys": KEYS, "parameters": PARAMETERS}
 
 

@@ -5,7 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +18,14 @@ from starlette.testclient import TestClient
 
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.ledger.races import Race, Races
+from slurmgen.slurm.replies import JobState
+from slurmgen.status.job import Job
+from slurmgen.status.query import make_report
+from slurmgen.status.report import Report
+from slurmgen.status.slurm import UNKNOWN
 from slurmgen.submit.prepare import new_key
 from slurmgen.web import Settings, create_app
+from slurmgen.web.jobs import actions
 from tests.support.stepping import Stepping, stepping, submitted, submitted_script
 from tests.support.twins import Testbed, eventually
 from tests.support.web import DESKTOP, PHONE, Served, opened, served
@@ -254,6 +260,20 @@ def test_cancelling_all_together_ends_a_race_of_which_a_site_has_no_job_yet(
     assert (reply.status_code, "Nothing was submitted at" in reply.text) == (200, True)
     assert Races().current(race).over
     assert [one.key for one in Races().entries(race)] == [entry.key]
+
+
+def test_a_job_whose_state_is_not_known_is_not_called_cancelled(
+    user: TestClient, ended: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record without a state, as a reply that is cut short has, is not cancelled: it may be another job."""
+
+    def unknown(jobs: Sequence[Job], *_: object) -> list[Report]:
+        return [make_report(job, [JobState(id=ended.id, state=UNKNOWN)]) for job in jobs]
+
+    monkeypatch.setattr(actions, "cancel_all", unknown)
+    text = user.post(f"/jobs/{ended.key}/cancel").text
+    assert "Not certainly cancelled: job" in text
+    assert "asked to cancel" not in text
 
 
 def test_another_web_site_can_neither_cancel_nor_submit(user: TestClient, ended: Record) -> None:

@@ -157,7 +157,7 @@ def faults(status: int, headers: dict[str, str], body: bytes) -> Iterator[str]:
 
 def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
     """Become a user with a few jobs; returns what names them. A public server does not import this."""
-    # A second reply is as hostile as the first one: do not wait for it. What is imported next has this as a default.
+    # A second reply is as hostile as the first one: do not wait for it..
     vars(time)["sleep"] = lambda _seconds: None
     from slurmgen.web.jobs import poller
     from slurmgen.web.jobs.poller import Connections

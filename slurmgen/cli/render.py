@@ -95,13 +95,14 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     from slurmgen.adopt.secrets import without_secrets
     from slurmgen.cli.objects import Rendered, RenderedScript
     from slurmgen.config.project import script_path
+    from slurmgen.plan import placement
     from slurmgen.render import signed
     from slurmgen.sync.files import missing_files, missing_preflight
 
     plan = job.plan()
     text = job.render(plan, cache_dir())
     preflight = missing_preflight(plan, job.project_dir) if write else []
-    warnings = [*plan.ranks.settings.notes.values(), *missing_files(plan, job.project_dir), *preflight]
+    warnings = [*placement.warnings(plan).values(), *missing_files(plan, job.project_dir), *preflight]
     shown = (
         f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text).lines
     )

@@ -16,6 +16,7 @@ from slurmgen.cli.output import print_json, print_script, say
 from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError
 from slurmgen.job_spec import JobSpec
 from slurmgen.ledger.ledger import Record
+from slurmgen.plan.placement import warnings
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.dependencies import WORDS
 from slurmgen.slurm.units import readable_size
@@ -172,7 +173,7 @@ def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
 
 def notes_of(plan: "Plan") -> Iterator[str]:
     """What the user may not have meant in a plan."""
-    yield from plan.ranks.settings.notes.values()
+    yield from warnings(plan).values()
     if not plan.request.names_program:
         yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
 

@@ -109,8 +109,10 @@ def explain(plan: Plan) -> dict[str, Reason]:
 def _note(plan: Plan, name: str) -> Reason:
     if name == "threads":
         return derived(plan.ranks.launcher.why)
-    key = {"internet": "internet", "preemption": "partitions"}.get(name, f"when.{name}")
-    return _of_profile(plan, f"when.{name}" if name in plan.ranks.settings.notes else key)
+    if name in plan.ranks.settings.notes:
+        return _of_profile(plan, f"when.{name}")
+    key = {"internet": "internet", "preemption": "partitions"}.get(name)
+    return _of_profile(plan, key) if key else derived("no list of the profile has it")
 
 
 def _numbers(plan: Plan) -> dict[str, Reason]:

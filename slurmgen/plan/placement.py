@@ -9,6 +9,7 @@ from slurmgen.errors import (
     LimitExceeded,
     RequestError,
     ask_for,
+    closest,
     contradiction,
     did_you_mean,
     leave_it_out,
@@ -21,7 +22,7 @@ from slurmgen.plan import requeue
 from slurmgen.plan.model import Plan
 from slurmgen.plan.requeue import REASONS
 from slurmgen.request.model import Request
-from slurmgen.sites.model import Limits, Node, Partition, Qos, Site, When
+from slurmgen.sites.model import CompleteList, Limits, Node, Partition, Qos, Site, When
 from slurmgen.sites.nodes import (
     Place,
     Settings,
@@ -34,7 +35,7 @@ from slurmgen.sites.nodes import (
     places_of,
 )
 from slurmgen.slurm import sbatch_options, units
-from slurmgen.text import counted
+from slurmgen.text import counted, toml_key
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 
@@ -55,11 +56,7 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     if site.account.required and not request.account:
         hint = f" {site.account.hint}" if site.account.hint else ""
         raise RequestError(f"{site.name} needs an account", f"Add {option('account', 'NAME')}.{hint}")
-    useful = partitions_for(site, gpus) or tuple(site.partitions)
-    for name in partitions:
-        _check_known("partition", name, site.partitions, useful, site)
-    _check_known("QoS", request.qos, site.qos, site.qos, site)
-    _check_known("GPU type", request.gpu_type, site.gpu.types, site.gpu.types, site)
+    _check_listed(request, site, gpus)
     if not gpus:
         _check_without_gpus(request)
     _check_required(request, site, gpus)
@@ -147,7 +144,8 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
             "Name partitions with one type.",
         )
     for name, kind in of_each.items():
-        if request.partition and request.gpu_type and kind not in (None, request.gpu_type):
+        known_type = request.gpu_type in site.gpu.types
+        if request.partition and known_type and kind not in (None, request.gpu_type):
             raise RequestError(
                 f"partition {name} has {kind} GPUs, not {request.gpu_type}",
                 leave_out("partition", "gpu_type"),
@@ -159,7 +157,11 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
         types = sorted(map(str, having))
         raise RequestError(
             f"no partition of {site.name} has {request.gpu_type} GPUs",
-            Hint(f"GPU types of its partitions: {', '.join(types)}.", offered("gpu_type", *types)),
+            Hint(
+                f"GPU types of its partitions: {', '.join(types)}. "
+                f"For another type, add {option('partition', 'NAME')}.",
+                offered("gpu_type", *types),
+            ),
         )
     if site.gpu.request == "none" and not site.gpu.types:
         raise RequestError(f"{site.name} accepts no GPU type", leave_out("gpu_type"))
@@ -167,7 +169,8 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
 
 def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
     """Refuse a QoS that the partitions do not accept."""
-    if request.partition and request.qos and not accepts(site, request.qos, partitions):
+    known = [name for name in partitions if name in site.partitions or not site.partitions]
+    if request.partition and request.qos and not accepts(site, request.qos, known):
         raise RequestError(
             f"partition {request.partition} does not accept QoS {request.qos}",
             _other_partition(site.qos[request.qos].partitions),
@@ -186,13 +189,63 @@ def _check_words(request: Request, partitions: Iterable[str]) -> None:
             )
 
 
-def _check_known(
-    what: str, name: str | None, known: Collection[str], useful: Iterable[str], site: Site
-) -> None:
-    """Refuse a name that the profile does not list, where it lists any."""
-    if name is not None and known and name not in known:
-        field = what.lower().replace(" ", "_")
-        raise RequestError(f"{site.name} has no {what} {name!r}", did_you_mean(name, useful, field))
+_NAMES: dict[CompleteList, tuple[str, str]] = {
+    "partitions": ("partition", "partition"),
+    "qos": ("QoS", "qos"),
+    "gpu.types": ("GPU type", "gpu_type"),
+}
+"What each list has, and the field of a request that names one."
+
+
+def _listed(site: Site, key: CompleteList) -> Collection[str]:
+    of_type: Collection[str] = site.gpu.types
+    return of_type if key == "gpu.types" else site.partitions if key == "partitions" else site.qos
+
+
+def unlisted(request: Request, site: Site) -> Iterator[tuple[CompleteList, str]]:
+    """The names in a request that a list of the profile lacks, each with the key of that list."""
+    named: dict[CompleteList, tuple[str | None, ...]] = {
+        "partitions": partitions_of(site, request.partition),
+        "qos": (request.qos,),
+        "gpu.types": (request.gpu_type,),
+    }
+    for key, names in named.items():
+        known = _listed(site, key)
+        yield from ((key, name) for name in names if name and known and name not in known)
+
+
+def _check_listed(request: Request, site: Site, gpus: int) -> None:
+    """Refuse a name that a complete list lacks."""
+    for key, name in unlisted(request, site):
+        if key in site.complete:
+            useful = partitions_for(site, gpus) if key == "partitions" else ()
+            what, field = _NAMES[key]
+            hint = did_you_mean(name, useful or _listed(site, key), field)
+            raise RequestError(f"{site.name} has no {what} {name!r}", hint)
+
+
+def _unlisted_notes(request: Request, site: Site) -> dict[str, str]:
+    """What becomes of a name that a list lacks, and the lines that add it."""
+    text = (
+        "The profile of {site} does not list {what} {name}: slurmgen passes it on, "
+        "and does not know its limits.{guess} To list it, write three lines to site_profiles/{site}.toml: "
+        'name = "{site}", extends = "{site}" and [{table}].'
+    )
+    return {
+        f"{key}.{name}": text.format(
+            site=site.name,
+            what=_NAMES[key][0],
+            name=name,
+            guess=_guess(name, _listed(site, key)),
+            table=f"{key}.{toml_key(name)}",
+        )
+        for key, name in unlisted(request, site)
+    }
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    close = closest(name, known)
+    return f" Did you mean {close}?" if close else ""
 
 
 def partitions_for(site: Site, gpus: int) -> tuple[str, ...]:
@@ -424,7 +477,12 @@ def notes(plan: Plan) -> dict[str, str]:
     text = f"Slurm may stop jobs of {', '.join(preemptible)} for other jobs; --requeue starts them again."
     preemption = {"preemption": text} if preemptible and not plan.request.may_stop_early else {}
     threads = {"threads": why} if why else {}
-    return threads | preemption | _internet(site) | plan.ranks.settings.notes
+    return threads | preemption | _internet(site) | warnings(plan)
+
+
+def warnings(plan: Plan) -> dict[str, str]:
+    """Those notes that are printed with every script of the job."""
+    return plan.ranks.settings.notes | _unlisted_notes(plan.request, plan.profile)
 
 
 def _preempts(limits: Partition | Qos | None) -> bool:

@@ -498,6 +498,9 @@ class Rendezvous(Fact, frozen=True):
     "Appended to the host name, such as JUWELS' `i` for its InfiniBand name."
 
 
+CompleteList = Literal["partitions", "qos", "gpu.types"]
+
+
 class Site(Fact, frozen=True):
     """One cluster. See docs/sites.md for how to write a profile."""
 
@@ -515,10 +518,12 @@ class Site(Fact, frozen=True):
     "Where to log in."
     account: Account = Account()
     "The account of a job."
+    complete: tuple[CompleteList, ...] = ()
+    "The lists that have every name; a job may name others of a list that is not here, which get a note."
     partitions: dict[PartitionName, Partition] = {}
-    "The partitions by name; a job may name only these, if any are listed."
+    "The partitions by name."
     qos: dict[Name, Qos] = {}
-    "The QoS by name; a job may name only these, if any are listed."
+    "The QoS by name."
     node: Node = Node()
     "The usual GPU node."
     cpu_node: Node = Node()

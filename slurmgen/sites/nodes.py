@@ -88,15 +88,24 @@ def accepts(site: Site, qos: str, partitions: Iterable[str]) -> bool:
 
 
 def _suitable(site: Site, gpu_type: str | None, qos: str | None) -> tuple[str, ...]:
-    """The default partitions with that GPU type that accept the QoS; else any such partition."""
+    """The default partitions with GPUs of that type that accept the QoS; else any such partition.
+
+    Partitions of that very type come before those of which the profile states no type.
+    """
+    with_gpus = gpu_partitions(site)
 
     def fits(name: str) -> bool:
         of_type = gpu_type is None or site.partitions[name].gpu_type in (None, gpu_type)
-        return of_type and (qos is None or accepts(site, qos, [name]))
+        return of_type and name in with_gpus and (qos is None or accepts(site, qos, [name]))
 
     defaults = tuple(filter(fits, site.default_partitions))
-    selects = gpu_type or (qos in site.qos and site.qos[qos].partitions)
-    return defaults or (tuple(filter(fits, gpu_partitions(site))) if selects else ())
+    # A cluster whose default partition has no GPUs refuses every GPU job that names no partition.
+    has_default = any(name in with_gpus for name in site.default_partitions) or not site.default_partitions
+    selects = gpu_type or not has_default or (qos in site.qos and site.qos[qos].partitions)
+    found = defaults or (tuple(filter(fits, with_gpus)) if selects else ())
+    return tuple(
+        sorted(found, key=lambda name: gpu_type is not None and site.partitions[name].gpu_type != gpu_type)
+    )
 
 
 def _selection(

@@ -169,7 +169,7 @@ _CODE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
 
 
 _TEST_REPLY = re.compile(
-    r"Job [0-9]{1,18} to start at (\S{1,64}) using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
+    r"Job [0-9]{1,18} to start at (\S{1,64})(?: a)? using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
     r"(?: in partition (\S{1,256}))?"
 )
 

@@ -71,7 +71,7 @@ MOST_TASKS = 4_000_000
 _TASKS = r"\d+(-\d+(:[1-9]\d*)?)?"
 _ARRAY = rf"{_TASKS}(,{_TASKS})*(%\d+)?"
 _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
-_NAME = r"[a-z][a-z0-9-]*"
+_NAME = r"[a-z][a-z0-9_-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
 
 

@@ -10,6 +10,7 @@ from slurmgen import Plan, Request, Site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
 from slurmgen.plan.explain import explain
+from slurmgen.plan.placement import notes
 from slurmgen.plan.resources import charge
 from slurmgen.sites.model import (
     Charge,
@@ -320,6 +321,62 @@ def test_options_of_torchrun_with_blanks_stay_single_words(tmp_path: Path) -> No
 def test_a_constraint_with_an_alternative_keeps_its_meaning() -> None:
     found = directives(TYPES, gpu_type="h100", sbatch={"constraint": "a|b"})
     assert found["constraint"] == "h100&(a|b)"
+
+
+OPEN = structs.replace(SIZES, qos={"normal": Qos()})
+
+
+@pytest.mark.parametrize(
+    ("request_", "directive", "lines"),
+    [
+        ({"partition": "vip"}, ("partition", "vip"), "[partitions.vip]"),
+        ({"partition": "smal"}, ("partition", "smal"), "Did you mean small?"),
+        ({"qos": "premium"}, ("qos", "premium"), "[qos.premium]"),
+        ({"gpu_type": "h100_1g.10gb"}, ("gres", "gpu:h100_1g.10gb:2"), '[gpu.types."h100_1g.10gb"]'),
+    ],
+)
+def test_a_name_that_no_list_has_is_passed_on_with_a_note(
+    request_: dict[str, str], directive: tuple[str, str], lines: str
+) -> None:
+    made = plan(OPEN, gpus=2, **{"gpu_type": "a100", **request_})
+    assert directive in made.directives
+    assert [text for text in notes(made).values() if lines in text]
+
+
+@pytest.mark.parametrize(
+    ("key", "request_", "fact"),
+    [
+        ("partitions", {"partition": "smal"}, r"x has no partition 'smal'\. Did you mean small\?"),
+        ("qos", {"qos": "norml"}, r"x has no QoS 'norml'\. Did you mean normal\?"),
+        ("gpu.types", {"gpu_type": "a10"}, r"x has no GPU type 'a10'\. Did you mean a100\?"),
+    ],
+)
+def test_a_name_that_a_complete_list_lacks_is_refused(key: str, request_: dict[str, str], fact: str) -> None:
+    site = structs.replace(OPEN, complete=(key,))
+    with pytest.raises(RequestError, match=fact):
+        plan(site, gpus=2, **request_)
+
+
+def test_a_gpu_job_takes_a_gpu_partition_if_the_default_has_no_gpus() -> None:
+    site = Site(
+        name="x",
+        partitions={"work": Partition(default=True, max_gpus=0), "gpu": Partition(max_time="10:00:00")},
+    )
+    assert directives(site, gpus=1, time="1:00:00")["partition"] == "gpu"
+    assert directives(site, gpus=0, time="1:00:00")["partition"] == "work"
+
+
+def test_a_partition_of_the_type_comes_before_one_whose_type_is_unknown() -> None:
+    site = Site(
+        name="x",
+        gpu=Gpu(types={"a100": GpuType(), "h100": GpuType()}),
+        partitions={
+            "a": Partition(default=True, gpu_type="a100"),
+            "b": Partition(),
+            "c": Partition(gpu_type="h100"),
+        },
+    )
+    assert directives(site, gpus=1, gpu_type="h100", time="1:00:00")["partition"] == "c"
 
 
 def test_a_type_that_no_partition_has_is_refused() -> None:

@@ -284,7 +284,7 @@ def test_every_version_of_slurm_gives_the_same_facts(version: str) -> None:
 def test_what_has_no_key_becomes_a_comment(version: str) -> None:
     text = profile_text(discover(answers(recorded(version))), "big", "2026-11-21")
     for comment in (
-        "MaxArraySize: 5001  # seen 2026-11-21 by scontrol show config",
+        "max_array_size = 5001  # seen 2026-11-21 by scontrol show config",
         "2 nodes: 4 GPUs h100,",
         "features ib, h100  # seen",
         "# TRESBillingWeights: CPU=1.0,Mem=0.25G  # seen 2026-11-21 by scontrol show partition",
@@ -519,6 +519,7 @@ def test_hostile_text_stays_in_comments_and_strings(text: str) -> None:
         "qos",
         "cpu",
         "memory",
+        "complete",
         "sources",
     }
     assert set(found.get("partitions", {})) <= {"gpu"}

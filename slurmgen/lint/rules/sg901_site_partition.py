@@ -1,8 +1,8 @@
 """The site has no such partition, or the partition has no GPUs.
 
 ## What it checks
-With `--site`: checks for a partition that is not in the site's profile, and for a GPU job in a partition
-without GPUs.
+With `--site`: checks for a partition that the site does not have, if its profile says that its list of
+partitions is complete, and for a GPU job in a partition without GPUs.
 
 ## Why it matters
 sbatch rejects the job, or the job stays pending forever.
@@ -46,14 +46,14 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
 
     useful = gpu_partitions(site) if script.job.has_gpus else site.partitions
     for name in partitions_of(site, directive.value):
-        if name not in site.partitions:
+        if name not in site.partitions and "partitions" in site.complete:
             yield Finding(
                 directive.value_span,
                 f"{site.name} has no partition {name!r}",
                 did_you_mean(name, useful),
             )
             return  # one finding at a place
-        elif script.job.has_gpus and not site.partitions[name].has_gpus:
+        elif script.job.has_gpus and name in site.partitions and not site.partitions[name].has_gpus:
             yield Finding(
                 directive.value_span,
                 f"partition {name} of {site.name} has no GPUs",

@@ -1,8 +1,8 @@
 """The GPU type does not exist on the site, or is missing.
 
 ## What it checks
-With `--site`: checks for a GPU type that is not in the site's profile, and for a missing GPU type if the site
-requires one.
+With `--site`: checks for a GPU type that the site does not have, if its profile says that its list of types is
+complete, and for a missing GPU type if the site requires one.
 
 ## Why it matters
 sbatch rejects the job: "Requested node configuration is not available".
@@ -40,7 +40,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     if site is None or directive is None or not script.job.gpus_per_node:
         return
     kind, types = gpu_type(script, site), site.gpu.types
-    if kind and types and kind not in types:
+    if kind and types and kind not in types and "gpu.types" in site.complete:
         yield Finding(
             directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types)
         )

@@ -13,8 +13,8 @@ from slurmgen.sites.model import Site
 from slurmgen.slurm import units
 from slurmgen.text import toml_key, toml_value, visible
 
-_OF_LOGIN = ("login", "container")
-"Facts of the login node: it may have another name and other engines than the nodes for jobs."
+_NOT_COMPARED = ("login", "container", "complete")
+"The login node may have another name and other engines than the nodes; `complete` is about the profile."
 
 
 class Difference(NamedTuple):
@@ -74,7 +74,7 @@ def _different(site: Site, found: Discovery) -> Iterator[tuple[Fact, Any]]:
     """Each fact of the cluster that the profile states otherwise, with what it states."""
     for fact in found.facts:
         stated = _stated(site, fact.keys)
-        if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] in _OF_LOGIN:
+        if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] in _NOT_COMPARED:
             continue
         if not _is_same(fact, stated):
             yield fact, stated

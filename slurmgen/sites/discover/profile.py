@@ -29,6 +29,10 @@ from slurmgen.sites.model import MOST
 from slurmgen.slurm import units
 from slurmgen.text import counted, listed
 
+_LEAST_MEMORY = 1024
+"MiB; less is Slurm's default for nodes whose memory nobody configured, RealMemory=1."
+
+
 _MARGIN = 1.01
 "Nodes of one kind may differ by so much memory; the least of them counts."
 
@@ -280,6 +284,7 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
         *qos_facts(cluster),
         *(Fact(("container", "engine"), name, LOGIN_NODE) for name in _engines(replies)[:1]),
     ]
+    facts += _complete(cluster, replies, facts)
     valid = {fact.keys: fact for fact in facts if _is_valid(fact)}
     return Discovery(
         facts=tuple(valid.values()),
@@ -289,6 +294,17 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
         qos=tuple(cluster.qos),
         failed=tuple(command for command in COMMANDS if command not in replies or replies[command].status),
     )
+
+
+def _complete(cluster: Cluster, replies: Mapping[str, Answer], facts: Iterable[Fact]) -> Iterator[Fact]:
+    """The lists that have every name. QoS are those of one user, so there may be others."""
+    listed = {fact.keys[1] for fact in facts if fact.keys[0] == "partitions"}
+    partitions = {entry.get("PartitionName") for entry in records(output(replies, PARTITIONS))}
+    types = {kind.gpu_type for group in cluster.groups for kind in group.kinds if kind.gpus}
+    complete = ["partitions"] if listed and listed == partitions else []
+    complete += ["gpu.types"] if types and all(map(NAME.fullmatch, types)) else []
+    if complete:
+        yield Fact(("complete",), complete, PARTITIONS if complete == ["partitions"] else NODES)
 
 
 def _is_valid(fact: Fact) -> bool:
@@ -365,7 +381,8 @@ def shape(keys: Keys, kind: Kind) -> Iterator[Fact]:
     """The GPUs, CPUs and memory of a node."""
     yield Fact((*keys, "gpus"), kind.gpus, NODES)
     yield Fact((*keys, "cpus"), kind.cpus, NODES)
-    yield Fact((*keys, "memory"), units.canonical_size(kind.memory), NODES)
+    if kind.memory >= _LEAST_MEMORY:
+        yield Fact((*keys, "memory"), units.canonical_size(kind.memory), NODES)
 
 
 def share_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
@@ -377,7 +394,12 @@ def share_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
         yield Fact(("cpu", "per_gpu"), cpus, command)
     if memory:
         yield Fact(("memory", "per_gpu"), units.canonical_size(memory), command)
-    by_core = "CR_CORE" in cluster.config.get("SelectTypeParameters", "").upper()
+    parameters = cluster.config.get("SelectTypeParameters", "").upper()
+    by_core = "CR_CORE" in parameters
+    if parameters and "MEMORY" not in parameters:
+        yield Fact(("memory", "form"), "optional", CONFIG)  # Slurm does not allocate memory
+    if size := number(cluster.config.get("MaxArraySize")):
+        yield Fact(("max_array_size",), size, CONFIG)
     if found.base and found.base.threads_per_core > 1 and by_core:
         yield Fact(("cpu", "multiple_of"), found.base.threads_per_core, CONFIG)
 
@@ -416,7 +438,7 @@ def _default_partition(cluster: Cluster) -> Entry:
 
 
 _CONFIG = (
-    *("SLURM_VERSION", "MaxArraySize", "JobSubmitPlugins", "CliFilterPlugins", "EnforcePartLimits"),
+    *("SLURM_VERSION", "JobSubmitPlugins", "CliFilterPlugins", "EnforcePartLimits"),
     *("DefMemPerNode", "DefMemPerCPU", "JobRequeue", "KillWait", "PreemptMode", "PriorityFlags"),
 )
 
@@ -569,7 +591,16 @@ def _partition_limits(cluster: Cluster, entry: Entry) -> dict[str, Any]:
         "min_gpus": None,
         "min_nodes": _positive(entry.get("MinNodes"), above=1),
         "whole_nodes": entry.get("OverSubscribe") == "EXCLUSIVE" or is_linear or None,
+        "preemptible": _is_preemptible(cluster, entry) or None,
     }
+
+
+def _is_preemptible(cluster: Cluster, entry: Entry) -> bool:
+    """Whether a partition with a higher tier may stop its jobs (https://slurm.schedmd.com/preempt.html)."""
+    by_partition = cluster.config.get("PreemptType") == "preempt/partition_prio"
+    tiers = [number(each.get("PriorityTier")) or 0 for each in cluster.all_partitions]
+    is_lower = (number(entry.get("PriorityTier")) or 0) < max(tiers, default=0)
+    return by_partition and is_lower and (known(entry.get("PreemptMode")) or "OFF") != "OFF"
 
 
 def _stricter(key: str, first: Any, second: Any) -> Any:

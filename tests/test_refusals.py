@@ -28,7 +28,6 @@ def _refusal(site: str, **fields: object) -> RequestError:
         ("olivia", {"sbatch": {"time": "1"}}, "sbatch", []),
         ("olivia", {"gpus": 5, "nodes": 2}, "gpus", ["gpus=4", "gpus=6", "gpus=8", "nodes=5"]),
         ("olivia", {"account": None}, "account", []),
-        ("olivia", {"partition": "acel"}, "partition", ["partition=accel"]),
         ("olivia", {"partition": "small"}, "partition", ["partition=accel"]),
         ("olivia", {"mem": "999G"}, "mem", ["mem=808G"]),
         ("olivia", {"cpus": 4, "cpus_per_gpu": 4}, "cpus", ["cpus=", "cpus_per_gpu="]),

@@ -145,7 +145,7 @@ def test_several_processes_may_write_at_the_same_time(ledger: Ledger) -> None:
     assert len({one.id for one in ledger.all()}) == 80
 
 
-def test_a_journal_that_another_process_removes_meanwhile_is_no_fault(
+def test_another_process_may_remove_its_journal_meanwhile(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.add(record("12"))

@@ -1,8 +1,8 @@
 """The GPU type does not exist on the site, or is missing.
 
 ## What it checks
-With `--site`: checks for a GPU type that the site does not have, if its profile says that its list of types is
-complete, and for a missing GPU type if the site requires one.
+With `--site`: checks for a GPU type that the site does not have, if its profile says that its list of types
+is complete, and for a missing GPU type if the site requires one.
 
 ## Why it matters
 sbatch rejects the job: "Requested node configuration is not available".

@@ -30,7 +30,7 @@ from slurmgen.slurm import units
 from slurmgen.text import counted, listed
 
 _LEAST_MEMORY = 1024
-"MiB; less is Slurm's default for nodes whose memory nobody configured, RealMemory=1."
+"MiB; less is Slurm's default, RealMemory=1, for nodes without a configured memory."
 
 
 _MARGIN = 1.01

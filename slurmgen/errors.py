@@ -239,10 +239,8 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 _FEW = 8
 
-
 FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives")
 "Fields that slurmgen.toml and Python may set, but no option."
-
 
 _IRREGULAR = {
     "modules": "--module",
@@ -252,7 +250,6 @@ _IRREGULAR = {
     "launcher_args": "--launcher-arg",
     **{field: field for field in FILE_ONLY},
 }
-
 
 _MARK = "\x1f"
 "The unit separator: no request has control characters."

@@ -123,13 +123,10 @@ def _umask() -> int:
 FOLDER = "training"
 "Their folder, both in slurmgen and in a job's folder; it has its own pyproject.toml."
 
-
 PREFLIGHT = "slurmgen_preflight"
 "The folder of the program that checks nodes, in slurmgen and in a job's folder."
 
-
 _FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
-
 
 BUNDLED_SCRIPTS = frozenset(
     [
@@ -138,9 +135,7 @@ BUNDLED_SCRIPTS = frozenset(
     ]
 )
 
-
 _TASKS = {"cifar": "cifar10", "cifar100": "cifar100", "mnist": "mnist"}
-
 
 REPLACED = {
     f"{FOLDER}/{data}_{framework}.py": (f"{FOLDER}/train_{framework}.py", task)
@@ -156,7 +151,6 @@ def is_bundled(script: str) -> bool:
 
 
 _PACKAGE = Path(__file__).parent
-
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 

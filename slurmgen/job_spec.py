@@ -33,7 +33,6 @@ from slurmgen.toml import located
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
-
 _HINT = "`slurmgen init` writes one to start from. Arguments of the training script go after `--`."
 
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from slurmgen.status.report import Report
 
-
 _DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-
 
 color_option = click.option(
     "--color",
@@ -77,7 +75,6 @@ def _is_terminal() -> bool:
 OWN = "Options"
 "The group of the options that only one command has."
 
-
 GROUPS = {
     "Job": "framework script module command replace_args launcher_args launcher_config rendezvous "
     "mixed_precision requeue requeue_signal segments sweep sweep_limit label_ranks mail mail_user "
@@ -90,7 +87,6 @@ GROUPS = {
     "Output": "output write all_jobs force format_ color as_json",
 }
 "The parameters of each group; all others are in OWN."
-
 
 _WIDTH = 28
 "Most columns of an option's name, beside which its description starts."

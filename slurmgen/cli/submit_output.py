@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
 
-
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
 

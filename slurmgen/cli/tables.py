@@ -21,16 +21,12 @@ if TYPE_CHECKING:
     from slurmgen.status.report import Report
     from slurmgen.submit.where import Option
 
-
 WIDTH = 40
 "Columns of the longest bar."
 
-
 _COLUMNS = 120
 
-
 _KINDS = (".svg", ".html", ".txt")
-
 
 # The drawing loads nothing from the network.
 _FONT_OF_THE_NETWORK = re.compile(r"@font-face\s*{[^}]*}\s*")
@@ -138,13 +134,10 @@ def _of(used: int | None, most: int | None, form: Callable[[int], str]) -> str:
 
 STATUS_HEADINGS = ("ID", "NAME", "SITE", "STATE", "TIME/LIMIT", "SUBMITTED")
 
-
 MIN_WIDTHS = {1: 8, 2: 12, 4: 17, 3: 9, 0: 8, 5: 10}
 "If the terminal is too narrow, columns are cut in this order, each down to its minimum."
 
-
 GAP = 2
-
 
 STYLES = {
     "COMPLETED": "green",
@@ -153,7 +146,6 @@ STYLES = {
     "UNKNOWN": "magenta",
     "GONE": "magenta",
 }
-
 
 FAILED = "red"
 
@@ -266,7 +258,6 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], color: st
 
 
 WHERE_HEADINGS = ("SITE", "PARTITION", "START (ESTIMATE)", "FREE NOW", "PENDING", "PRICE")
-
 
 NOTE = "starts are Slurm's estimates; prices are of the whole time limit"
 

@@ -75,9 +75,7 @@ _DIRECTIVES = {
 }
 "The key of the value of a directive, where it differs from the directive's name."
 
-
 _EXPORT = f"; {EXPORT_ALL}: tasks get the environment of this script"
-
 
 _SHAPES: dict[Tasks, tuple[str, str, str]] = {
     "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),

@@ -120,7 +120,6 @@ class Staging(Struct, frozen=True):
 
 T = TypeVar("T")
 
-
 REQUEST, PROFILE, DEFAULT, DERIVED = "request", "profile", "default", "derived"
 
 
@@ -512,9 +511,7 @@ class Image(NamedTuple):
 
 DEFAULT_FRAMEWORK = "ddp"
 
-
 FRAMEWORK_WITHOUT_GPUS = "python"
-
 
 DEFAULT_GPUS = 1
 

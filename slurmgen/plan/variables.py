@@ -21,7 +21,6 @@ from slurmgen.slurm.shell import PER_TASK, Variable, literal, variables_in, word
 # Without it, the label is the rank within its node. https://docs.pytorch.org/docs/stable/elastic/run.html
 _TEMPLATE = "[rank${rank}]:"
 
-
 NAME = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
@@ -57,22 +56,16 @@ def label_variables(request: Request, launcher: Launcher, prefix: str) -> dict[s
 
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
-
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
-
 
 OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, NAME)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
-
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
-
 
 _TEMPORARY = ("nodes", "addresses")
 
-
 _RETRY = ("preflight", "report", "nodes", "bad", "known", "job")
-
 
 _REQUEUE = (
     "REQUEUE_FILE",
@@ -89,9 +82,7 @@ _REQUEUE = (
     "run",
 )
 
-
 _READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
-
 
 _SEGMENTS = (
     *("segments", "this", "task", "restarts", "ended", "previous", "before", "try", "how", "reply", "job"),

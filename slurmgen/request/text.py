@@ -254,7 +254,6 @@ _PARSE: dict[str, Parse] = {
 }
 "How the text of a field is read; any other field is that text."
 
-
 FIELDS: dict[str, Parse] = {
     name: _PARSE.get(name, str)
     for name in (*Request.__struct_fields__, "sweep_limit")

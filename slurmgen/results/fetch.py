@@ -24,7 +24,6 @@ from slurmgen.sync.manifest import plain
 MAX_SIZE = 100 << 30
 "Bytes of results, above which they are not fetched unless the user allows it."
 
-
 # The project's own files have a ctime before the intent to submit: cp set it, and a job cannot set it back.
 # Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
 # writing is fetched as it is, which tar's exit status 1 reports. An exported function `cd` may print.
@@ -39,12 +38,9 @@ FOUND = (
 )
 "A program that prints the names of the files of a job; its arguments are the folder and tests of `find`."
 
-
 _BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
 
-
 _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
-
 
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
@@ -163,12 +159,9 @@ def _writable(folder: Path) -> Iterator[None]:
 MOST_FILES = 2000
 "Files that are listed."
 
-
 _TIMEOUT = 120.0
 
-
 _LIST = f"{FOUND} | head -z -n {MOST_FILES + 1} | {{ xargs -0 -r stat --printf='%s %Y %n\\0'; exit 0; }}"
-
 
 _ROW = re.compile(r"([0-9]{1,18}) ([0-9]{1,12}) \./(.+)", re.DOTALL)
 
@@ -328,7 +321,6 @@ def _ignore(folder: Path) -> None:
 
 _DIGITS = 18
 
-
 # A job may replace a file by a link to anywhere, so the file that is opened must be in the folder.
 _READ_FILE = (
     'cd "$1" >/dev/null && here=$(pwd -P) && real=$(readlink -f -- "./$2") || exit; '
@@ -384,7 +376,6 @@ def _broken(transport: Transport, name: str, error: BadArchive) -> TransferFaile
 
 MOST_SCRIPT_BYTES = 1_000_000
 "Bytes; a larger one is not read whole."
-
 
 _READ_SCRIPT = 'head -c "$1" "$2"'
 

@@ -126,7 +126,6 @@ _GPU_REQUESTS = {
     "none": "by the partition; the site refuses a request",
 }
 
-
 _MEMORY_FORMS = {
     "mem": "`--mem`",
     "mem-per-gpu": "`--mem-per-gpu`",
@@ -354,9 +353,7 @@ _GROUPS = {
     "task": "each task",
 }
 
-
 _INTERNET = {"yes": "yes", "no": "no", "proxy": "through a proxy", None: None}
-
 
 _CONDITIONS: dict[str, dict[str | bool, str]] = {
     "nodes": {"one": "on one node", "several": "on several nodes"},
@@ -366,7 +363,6 @@ _CONDITIONS: dict[str, dict[str | bool, str]] = {
     "several_gpus": {True: "with several GPUs", False: "with one GPU or none"},
     "container": {True: "in a container", False: "without a container"},
 }
-
 
 _NAMES = {"gpu_type": "GPU type", "partition": "partition", "qos": "QoS"}
 

@@ -12,12 +12,9 @@ from slurmgen.slurm.shell import VariableName
 MOST = 1_000_000
 "A larger number is a typing error, whatever it counts."
 
-
 Count = Annotated[int, Meta(ge=1, le=MOST)]
 
-
 Limit = Annotated[int, Meta(ge=0, le=MOST)]
-
 
 Name = Annotated[
     str,
@@ -27,7 +24,6 @@ Name = Annotated[
     ),
 ]
 
-
 PartitionName = Annotated[
     str,
     Meta(
@@ -36,11 +32,9 @@ PartitionName = Annotated[
     ),
 ]
 
-
 Folder = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]
-
 
 JobFolder = Annotated[
     str,
@@ -50,7 +44,6 @@ JobFolder = Annotated[
     ),
 ]
 
-
 Host = Annotated[
     str,
     Meta(
@@ -58,7 +51,6 @@ Host = Annotated[
         description="the name of a host, without user and port",
     ),
 ]
-
 
 JumpHost = Annotated[
     str,
@@ -68,7 +60,6 @@ JumpHost = Annotated[
     ),
 ]
 
-
 Address = Annotated[
     str,
     Meta(
@@ -77,7 +68,6 @@ Address = Annotated[
     ),
 ]
 
-
 Date = Annotated[
     str,
     Meta(
@@ -85,7 +75,6 @@ Date = Annotated[
         description="a date as YYYY-MM-DD, YYYY-MM or YYYY",
     ),
 ]
-
 
 Environment = dict[VariableName, str]
 
@@ -96,9 +85,7 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 
-
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
-
 
 Rate = Annotated[float, Meta(ge=0, le=MOST)]
 
@@ -168,9 +155,7 @@ class Source(Fact, frozen=True):
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
 
-
 Vendor = Literal["nvidia", "amd"]
-
 
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "optional", "none"]
 
@@ -327,11 +312,9 @@ class Qos(Limits, frozen=True):
 
 HostRule = Literal["hostname", "ip"]
 
-
 EngineName = Literal[
     "apptainer", "singularity", "pyxis", "edf", "podman", "podman-hpc", "shifter", "charliecloud"
 ]
-
 
 Suffix = Annotated[
     str,

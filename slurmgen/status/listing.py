@@ -14,7 +14,6 @@ UNSETTLED = (
     "or give it up with `slurmgen forget {}`"
 )
 
-
 ENDED = "it had ended at the last query"
 
 

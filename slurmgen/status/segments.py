@@ -18,10 +18,8 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 
-
 UNFINISHED, FINISHED, FAILED = "unfinished", "finished", "failed"
 "How a segment ended."
-
 
 _SEGMENT = re.compile(
     r"^slurmgen: segment ([0-9]{1,9}) of ([0-9]{1,9}) "
@@ -60,7 +58,6 @@ class Requeued(Struct, frozen=True):
 
 HELD_WITHOUT_PROGRESS = "its script held it, because two runs in a row made no progress"
 
-
 WHAT_TO_DO = (
     "Make the script save, report its step and continue (docs/requeue.md); then `scontrol release {}`, "
     "or cancel it."
@@ -90,10 +87,8 @@ NO_PROGRESS = Why(
     "Make the script save, report its step and continue (docs/requeue.md), and submit it again.",
 )
 
-
 _UNFINISHED = (75, 0)
 "The exit status and the signal of a segment that is unfinished."
-
 
 _CONTINUE = "`slurmgen resubmit {} --segments N` submits it again; its script must find the checkpoint."
 

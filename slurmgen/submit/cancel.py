@@ -16,9 +16,7 @@ from slurmgen.submit.forget import settle
 
 CANCELLED = "CANCELLED"
 
-
 GIVEN_UP = "it has no job, and can have none"
-
 
 Notify = Callable[[str], None]
 

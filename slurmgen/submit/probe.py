@@ -23,12 +23,9 @@ from slurmgen.submit.submission import Observer, submission
 
 NAME = "slurmgen-probe"
 
-
 _SECONDS = 60
 
-
 Lines = tuple[tuple[str, str], ...]
-
 
 _PROBES = 100
 "Records of probes that are read, the last ones."

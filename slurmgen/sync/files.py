@@ -22,10 +22,8 @@ from slurmgen.text import counted, listed, visible
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
-
 _NAMED = 10
 "Files that cannot be sent and are named one by one."
-
 
 _LONGEST = 300
 
@@ -175,7 +173,6 @@ def readable() -> Iterator[None]:
 _IGNORED = (
     "Check its path relative to that folder, and whether a .gitignore or .slurmgenignore leaves it out."
 )
-
 
 _NO_PROJECT = (
     "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
@@ -409,12 +406,10 @@ SECRETS = {
 }
 "Patterns as in .gitignore, in any case, by the kind of secret; those that end in a slash match folders."
 
-
 _PUBLIC = """
     *.pub *[._-]example *[._-]sample *[._-]template *[._-]dist example*.env sample*.env template*.env
     *[._-]example.env
 """
-
 
 _TABLE: tuple[tuple[str, str | None], ...] = (
     *((pattern, what) for what, names in SECRETS.items() for pattern in names.split()),
@@ -422,9 +417,7 @@ _TABLE: tuple[tuple[str, str | None], ...] = (
 )
 "Each pattern with the kind of secret; the last that matches decides."
 
-
 _MAYBE_PUBLIC = "possibly a private key"
-
 
 _BEGIN, _PRIVATE = b"-----BEGIN ", b"PRIVATE KEY"
 

@@ -32,9 +32,7 @@ from slurmgen.web.sites import profiles
 
 MOST_NODES = 4
 
-
 MOST_TASKS = 8
-
 
 MOST_RANKS = 16
 "Shown of each; a number says how many more there are."
@@ -100,7 +98,6 @@ def _text(plan: Plan) -> str:
 
 MOST_TEXT = 20_000
 "Characters of a form."
-
 
 MOST_TABLE = 500_000
 "Characters of the parameters of all runs of a sweep."
@@ -178,10 +175,8 @@ def _check_table(sweep: Sweep | None) -> None:
 
 _ELSEWHERE = "Write such a job into slurmgen.toml, and use the command line."
 
-
 PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
 "The fields that the hints depend on."
-
 
 NAMED_BY_SITE = ("partition", "qos", "gpu_type", "container_engine")
 "The fields whose values a profile names; another site has other ones."
@@ -370,7 +365,6 @@ COMMON = Group(
     ),
 )
 
-
 GROUPS = (
     Group(
         "Module or command instead of a script",
@@ -453,7 +447,6 @@ GROUPS = (
     ),
 )
 
-
 LABELS = {"site": "Site"} | {one.name: one.label for group in (COMMON, *GROUPS) for one in group.fields}
 "The label of each field."
 
@@ -497,7 +490,6 @@ def _titles(*, public: bool) -> dict[str, str]:
 
 _SHOWN = "shown"
 "The field with the values that the shown hints are for."
-
 
 _UNKNOWN = "unknown"
 "The field with an unknown name of the address, which is then refused."

@@ -32,13 +32,10 @@ from slurmgen.workers import Busy, Stopped, Workers
 if TYPE_CHECKING:
     from slurmgen.sites.model import Site
 
-
 _SECONDS, _PATIENCE = 1.5, 0.4
 "Of a check, and of waiting for a process."
 
-
 _BUSY = "The linter is busy with other scripts. Try again in a few seconds.\n"
-
 
 _STOPPED = (
     f"The check was stopped after {_SECONDS} seconds: the script is too complex to check here, "
@@ -114,12 +111,10 @@ ROUTES = (
     Route("/rules/{code}", _rule),
 )
 
-
 _INLINE = re.compile(
     r"`(?P<code>[^`]+)`|(?P<link>https://[^\s)]+)"
     r"|(?P<thread>(?P<repository>[\w.-]+/[\w.-]+) (?:issue|pull request) (?P<number>\d+))"
 )
-
 
 _HEADING, _INDENT = "## ", "    "
 

@@ -32,10 +32,8 @@ from slurmgen.web.pages import Settings
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
-
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 "What a browser on this machine calls it."
-
 
 _BASE_PATH = re.compile(r"(/[\w~-][\w.~-]*)*", re.ASCII)
 
@@ -181,7 +179,6 @@ class _Server(uvicorn.Server):
 
 
 _ENDED = "The server was ended before this form arrived: nothing was done. Start it again.\n"
-
 
 _GIVEN_UP = (
     "The server was ended before this form was done. Start it again, and look at the jobs: sending the form "

@@ -211,7 +211,6 @@ ROUTES = (
     Route("/sites/{name}/profile-{layer}.toml", show_file),
 )
 
-
 _FIELDS = ("framework", "gpus", "nodes", "qos")
 
 

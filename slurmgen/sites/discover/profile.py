@@ -154,12 +154,9 @@ def _least_memory(found: Iterable[Kind]) -> dict[Kind, int]:
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 
-
 PARTITION_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99}")
 
-
 Keys = tuple[str, ...]
-
 
 Entry = Mapping[str, str]
 
@@ -252,7 +249,6 @@ def _qos(text: str) -> dict[str, Entry]:
 
 
 _ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
-
 
 _PROGRAMS = {"ch-run": "charliecloud"}
 
@@ -442,15 +438,12 @@ _CONFIG = (
     *("DefMemPerNode", "DefMemPerCPU", "JobRequeue", "KillWait", "PreemptMode", "PriorityFlags"),
 )
 
-
 _PARTITION = (
     *("AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos", "AllowGroups", "QoS", "DefaultTime"),
     *("DefMemPerNode", "DefMemPerCPU", "MaxMemPerCPU", "PreemptMode", "TRESBillingWeights"),
 )
 
-
 _QOS = ("Flags", "MaxTRES", "MaxTRESPerUser", "MaxTRESPerNode", "GrpTRES", "UsageFactor", "MaxJobsPerUser")
-
 
 _LOGIN_NODE = {
     "architecture ": "architecture of the login node",
@@ -458,14 +451,11 @@ _LOGIN_NODE = {
     "module ": "modules",
 }
 
-
 _USUAL = {"ALL", "OFF", "1.000000", "1"}
 "Values that change nothing."
 
-
 _MOST = 40
 "Kinds of nodes that are listed."
-
 
 _LONGEST = 200
 "Characters of a line from the cluster."
@@ -544,7 +534,6 @@ SLURM_CANNOT_KNOW = (
     "whether compute nodes reach the internet",
 )
 
-
 _ABOUT = {
     CONFIG: "the configuration",
     PARTITIONS: "partitions",
@@ -552,7 +541,6 @@ _ABOUT = {
     ASSOCIATIONS: "accounts",
     QOS: "QoS and their limits",
 }
-
 
 _JOB_LIMITS = ("MaxTRES", "MaxTRESPerUser", "GrpTRES")
 "A job above any of these never starts."

@@ -24,7 +24,6 @@ from slurmgen.web.pages import page, settings_of
 _MOST_LISTED = 128
 "Ranks that a field offers by number; of more, the user types one."
 
-
 _STARTS = {
     "ok": "Starts after the completion of",
     "notok": "Starts after the failure of",

@@ -20,9 +20,7 @@ from slurmgen.text import visible
 
 Kind = Literal["running", "pending", "completed", "failed", "cancelled", "unknown"]
 
-
 KINDS: tuple[Kind, ...] = ("running", "pending", "failed", "cancelled", "completed", "unknown")
-
 
 _KIND: dict[str, Kind] = {
     "PENDING": "pending",
@@ -32,9 +30,7 @@ _KIND: dict[str, Kind] = {
     "GONE": "unknown",
 }
 
-
 _MINUTE = len("2026-01-31 12:00")
-
 
 _JITTER = 5
 "Seconds by which the begin of a run may seem to change between two queries."
@@ -263,7 +259,6 @@ def record_of_job(job: Job) -> Record:
 
 PER_PAGE = 200
 
-
 _COLUMNS: dict[str, Callable[[Row, float], Any]] = {
     "id": lambda row, _: (len(row.number), row.number),
     "name": lambda row, _: row.name.casefold(),
@@ -276,9 +271,7 @@ _COLUMNS: dict[str, Callable[[Row, float], Any]] = {
 }
 "The value of each column by which rows are sorted, at a time in seconds since 1970."
 
-
 NEWEST_FIRST = "-submitted"
-
 
 _MOST_OPEN = 100
 

@@ -296,7 +296,6 @@ def spec_of_options(options: JobOptions, site: Site, own: Personal) -> JobSpec:
 def _spec(
     options: JobOptions, site: Site, project: Project, job: str | None, own: Personal, project_dir: Path
 ) -> JobSpec:
-    """The job with the bundled templates."""
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds

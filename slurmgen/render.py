@@ -69,7 +69,6 @@ def render_setup(plan: Plan, *, software: bool = True) -> str:
 
 @lru_cache(maxsize=1)
 def _main_template(cache_dir: Path | None) -> "Template":
-    """The bundled template of the whole script."""
     from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader
 
     environment = environment_of(Environment, FileSystemLoader(bundled("templates")))
@@ -144,7 +143,6 @@ def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str
 
 
 def _fault(text: str) -> str | None:
-    """Why a text is not a valid script; None if it is valid."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -233,7 +231,6 @@ def values_of(plan: Plan) -> dict[str, Any]:
 
 
 def _launchers(plan: Plan) -> list[Launcher]:
-    """The launchers of all steps."""
     return [ranks.launcher for ranks in (plan.ranks, *(one.ranks for one in plan.then))]
 
 

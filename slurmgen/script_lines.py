@@ -111,7 +111,6 @@ def _of_step(plan: Plan) -> Iterator[tuple[list[str], str]]:
 
 
 def _lines_of(part: tuple[str, ...]) -> list[str]:
-    """The lines of a part of a step, without the blanks around them."""
     return [line.strip() for line in wrapped(part).split("\n")]
 
 

@@ -148,7 +148,6 @@ def _as_hello(request: Request, folder: Path) -> Request:
 
 
 def _run(script: str, ranks: int, twin: Twin, folder: Path) -> str:
-    """Run a job until it ends; why it failed, or an empty text."""
     (folder / "hello.sbatch").write_text(script, encoding="utf-8")
     try:
         job = slurm(

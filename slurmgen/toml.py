@@ -120,7 +120,6 @@ def _without_value(item: Any) -> Any:
 
 
 def _description(kind: Any) -> str | None:
-    """The description of a type's pattern, also within `list` and `Type | None`."""
     found = [meta.description for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     inner = (_description(arg) for arg in getattr(kind, "__args__", ()) if arg is not Ellipsis)
     return next(filter(None, [*found, *inner]), None)
@@ -132,7 +131,6 @@ def _in_words(types: str) -> str:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """The words of a Literal, also within `Literal | None`."""
     options = [arg for arg in getattr(kind, "__args__", ()) if arg not in (type(None), Ellipsis)]
     if options and all(isinstance(option, str) for option in options):
         return tuple(options)
@@ -173,13 +171,11 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _item_of(kind: Any) -> Any:
-    """The type of the items in `list[Item]` or `tuple[Item, ...] | None`; None for another type."""
     lists = (one for one in (kind, *getattr(kind, "__args__", ())) if get_origin(one) in (list, tuple))
     return next((one.__args__[0] for one in lists), None)
 
 
 def _struct_in(kind: Any) -> Any:
-    """The struct in `Struct | None`; anything else as it is."""
     options = [arg for arg in getattr(kind, "__args__", ()) if hasattr(arg, "__struct_fields__")]
     return options[0] if options else kind
 

@@ -131,7 +131,6 @@ def _with_jobs(
 
 
 def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
-    """Print the job, the lines of the script that it does not have, and the difference."""
     lines = [f"{shown(path)}: job {one.name}"]
     lines += _listed("replaced by slurmgen:", one.replaced)
     lines += _listed("not expressed:", one.lost)
@@ -154,7 +153,6 @@ def _listed(title: str, lines: "Sequence[Line]") -> list[str]:
 
 
 def _diff(path: Path, one: "Adopted") -> str:
-    """The unified difference between the script and the one that slurmgen makes."""
     old, new = one.source.splitlines(keepends=True), one.rendered.splitlines(keepends=True)
     names = (shown(path), f"slurmgen render {one.name}")
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names))

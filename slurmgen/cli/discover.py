@@ -221,7 +221,6 @@ def _check_name(name: str | None) -> None:
 
 
 def _check_output(output: Path | None) -> None:
-    """Refuse an existing file before anything is done."""
     from slurmgen.errors import RequestError
 
     if output is not None and os.path.lexists(output):
@@ -313,7 +312,6 @@ def _compare(name: str, found: "Discovery", via: str | None, as_json: bool) -> i
 
 
 def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) -> int:
-    """Write the profile to a file, or print it."""
     from slurmgen.cli.options import write_new
     from slurmgen.sites.discover import profile_text
 

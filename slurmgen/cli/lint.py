@@ -213,7 +213,6 @@ def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., s
 
 
 def _print_changes(changed: "list[tuple[Linted, Fixed]]") -> int:
-    """Print the patch of each file as JSON."""
     from slurmgen.cli.objects import LintChange
     from slurmgen.lint.patch import patch
 

@@ -121,7 +121,6 @@ def _follow(jobs: "list[Job]", part: Part) -> int:
 
 
 def _print_logs(jobs: "list[Job]", part: Part) -> int:
-    """Print logs; returns 1 if one was pruned."""
     from slurmgen.status.job import for_each
 
     def show(transport: "Transport", job: "Job") -> bool:
@@ -163,7 +162,6 @@ def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
 
 
 def _metadata(transport: "Transport", job: "Job", part: Part) -> "tuple[Log, bool]":
-    """Where a log is and how long, and whether it was pruned."""
     from slurmgen.cli.job_objects import Log
     from slurmgen.status.logs import is_pruned, look
 
@@ -174,7 +172,6 @@ def _metadata(transport: "Transport", job: "Job", part: Part) -> "tuple[Log, boo
 
 
 def _print_heading(job: "Job", path: str) -> None:
-    """Print which log follows, as tail does."""
     from slurmgen.text import visible
 
     click.echo(visible(f"==> job {job.id} at {job.route.site}: {path} <=="))
@@ -272,7 +269,6 @@ def _logs(
 
 
 def _started(action: Callable[[], int]) -> "Future[int]":
-    """Run an action in a thread that does not keep the process alive after ^C."""
     future: Future[int] = Future()
 
     def run() -> None:

@@ -174,7 +174,6 @@ def _write_output(path: Path, script: bytes, force: bool) -> "RenderedScript":
 def _written(
     path: Path, script: bytes, existing: Mapping[Path, bytes], write: Callable[[Path, bytes], None]
 ) -> "RenderedScript":
-    """Write a script unless its file has it already, and report which."""
     from slurmgen.cli.objects import RenderedScript
 
     changed = existing.get(path) != script

@@ -78,7 +78,6 @@ def command(
 
 
 def _read(jobs: "Sequence[Job]") -> "tuple[list[Result], list[Job]]":
-    """The results of a sweep, and its arrays that were pruned."""
     from slurmgen.errors import RequestError
     from slurmgen.status.logs import is_pruned
     from slurmgen.status.sweep_results import read_results

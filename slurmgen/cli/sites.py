@@ -261,7 +261,6 @@ def _print_error(error: str, severity: str = "error") -> None:
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:
-    """TOML of nested tables."""
     plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
     lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()]
     if prefix and (lines or not data):

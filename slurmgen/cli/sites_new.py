@@ -26,7 +26,6 @@ _PAGE = "Address of the documentation page with these facts"
 
 
 def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command an option for each question."""
     for question in reversed(QUESTIONS):
         option = click.option(f"--{question.name}", metavar=question.metavar, help=f"{question.text}.")
         function = option(function)
@@ -225,7 +224,6 @@ def _today() -> str:
 
 
 def _print_next_steps(name: str, path: Path, project: Path) -> list[str]:
-    """Print the errors of a new profile, which it returns, and what to do next."""
     from slurmgen.sites.profiles import profile_errors
 
     errors = [str(error) for error in profile_errors(path, project)]

@@ -82,7 +82,6 @@ def command(
 
 
 def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict[str, Any]) -> int:
-    """Print the last jobs of the ledger, the newest last."""
     from slurmgen.cli.tables import print_status_table
     from slurmgen.status.job import Job
     from slurmgen.status.lookup import recent_records, recorded_route

@@ -127,7 +127,6 @@ def _gpu(gpu: "Gpu") -> str:
 
 
 def _of(used: int | None, most: int | None, form: Callable[[int], str]) -> str:
-    """A value and its limit, such as `12G/80G`."""
     parts = [form(value) for value in (used, most) if value is not None]
     return "/".join(parts) or "?"
 

@@ -33,7 +33,6 @@ def command() -> None:
 
 
 def _named(name: str | None, site: str | None) -> str | None:
-    """The site of the argument or of --site."""
     if name and site and name != site:
         raise click.UsageError(f"SITE and --site name two sites: {name} and {site}.")
     return name or site
@@ -193,13 +192,11 @@ def _welcome(twin: Twin, account: str) -> str:
 
 
 def _variables(twin: Twin) -> list[str]:
-    """What a shell must set to use the twin with the ordinary Slurm commands."""
     path = [f'PATH={quote(str(twin.programs))}:"$PATH"'] if twin.programs else []
     return [f"SLURM_CONF={quote(str(twin.slurm_conf))}", *path]
 
 
 def _over_ssh(twin: Twin, account: str) -> list[str]:
-    """The command that submits over SSH, as at the real site."""
     if not twin.ssh_config:
         return []
     route = f"--host {twin.ssh_host} --ssh-config {quote(str(twin.ssh_config))}"

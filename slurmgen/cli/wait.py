@@ -24,7 +24,6 @@ TIMED_OUT = 124
 
 
 def _argv(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """The words of a command."""
     if text is None:
         return None
     try:

@@ -75,7 +75,6 @@ def command(
 
 
 def _own_sites(job: str | None) -> list[str]:
-    """The sites that the user has settings for, and those of the project."""
     _, project = find_project(Path.cwd())
     of_project = [project.site] if project.site else []
     of_job = sites_of(project, job) if job in project.job else ()

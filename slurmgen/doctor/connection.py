@@ -74,7 +74,6 @@ def login(visit: Visit) -> str:
 
 
 def _log_in(visit: Visit) -> None:
-    """Log in on the first call."""
     if visit.connection or visit.error:
         return
     try:
@@ -115,7 +114,6 @@ def _hops(visit: Visit) -> tuple[Destination, ...]:
 
 
 def _behind(visit: Visit) -> str:
-    """The names of the hosts that are reached through others."""
     names = [hop.alias for hop in _hops(visit)[1:]]
     return f"; {' and '.join(names)} behind it" if names else ""
 

@@ -108,7 +108,6 @@ def _is_own_place(site: str, host: str | None, project_dir: Path) -> bool:
 
 
 def _own_host(site: str, project_dir: Path) -> str | None:
-    """The login host of a site by the files outside the project."""
     if known := _known(site):
         return known.login.host
     return None if states_login(site, project_dir) else load_site(site, project_dir).login.host

@@ -149,7 +149,6 @@ def _charge(plan: Plan) -> Reason:
 
 
 def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
-    """The reasons for the fields of the request, set or not."""
     if_unset = {
         "framework": default(
             "the default" if plan.ranks.layout.gpus else "the default of a job without GPUs"
@@ -182,7 +181,6 @@ def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
 
 
 def _program(plan: Plan, origin: Origin) -> dict[str, Reason]:
-    """The reasons for what the job runs."""
     named = next((key for key in PROGRAMS if getattr(plan.request, key)), None)
     around = ("preflight", "before_login", "before", "then", "after")
     found = {key: origin(key) for key in around if getattr(plan.request, key)}
@@ -309,7 +307,6 @@ def as_dict(plan: Plan) -> dict[str, object]:
 
 
 def _cited(plan: Plan) -> dict[str, str]:
-    """The sources that the reasons cite, by name."""
     names = {
         name
         for reason in explain(plan).values()

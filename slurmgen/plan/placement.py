@@ -89,7 +89,6 @@ def _check_accepted(request: Request, site: Site, place: Place, gpus: int) -> No
 
 
 def _other_partition(names: Sequence[str]) -> Hint:
-    """The hint to use a partition that the QoS accepts, or another QoS."""
     if not names:
         return leave_it_out("qos", text=f"Name another {option('qos')}.")
     named = option("partition", " or ".join(names))
@@ -97,7 +96,6 @@ def _other_partition(names: Sequence[str]) -> Hint:
 
 
 def _check_without_gpus(request: Request) -> None:
-    """Refuse options of GPUs for a job without GPUs."""
     if request.gpu_type:
         raise contradiction(option("gpus", 0), option("gpu_type"))
     if request.cpus_per_gpu:
@@ -133,7 +131,6 @@ def _one_of(field: str, names: Collection[str]) -> Hint:
 
 
 def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> None:
-    """Refuse a GPU type that the partitions do not have, and partitions of different types."""
     of_each = {name: site.partitions[name].gpu_type for name in partitions if name in site.partitions}
     different = {kind for kind in of_each.values() if kind}
     if len(different) > 1:
@@ -167,7 +164,6 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
 
 
 def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
-    """Refuse a QoS that the partitions do not accept."""
     known = [name for name in partitions if name in site.partitions or not site.partitions]
     if request.partition and request.qos and not accepts(site, request.qos, known):
         raise RequestError(
@@ -275,7 +271,6 @@ def _nodes(place: Place, request: Request, gpus: int) -> int:
 
 
 def _holds(node: Node, request: Request) -> bool:
-    """Whether a node has the CPUs and the memory that a request names, as far as it is known."""
     has_cpus = not (node.cpus and request.cpus) or request.cpus <= node.cpus
     return has_cpus and not (node.memory and _megabytes(request.mem) > units.megabytes(node.memory))
 
@@ -399,7 +394,6 @@ def check_one_node(request: Request, site: Site, place: Place, launcher: Launche
 
 
 def _holds_gpus(site: Site, partition: str, gpus: int) -> bool:
-    """Whether a node of a partition has so many GPUs."""
     return (place_of(site, partition).node.gpus or 0) >= gpus
 
 
@@ -417,7 +411,6 @@ def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
 
 
 def _removal(name: str, request: Request) -> str:
-    """How the user removes an sbatch option of the script."""
     if name in sbatch_options.given(request.sbatch):
         return f"Leave {option('sbatch', name)} out."
     if requeue.bad_node_reason(request, name):

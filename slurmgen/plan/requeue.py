@@ -95,7 +95,6 @@ def _signal(notice: Notice) -> dict[str, str]:
 
 
 def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -> SbatchOptions:
-    """The constraint of the GPU type, joined with that of the request or the site."""
     other = {**of_site, **request.sbatch}.get("constraint", "")
     if not of_type or not isinstance(other, str):
         return {}

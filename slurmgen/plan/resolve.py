@@ -119,7 +119,6 @@ def _layout(inputs: Inputs, place: Place, launcher: Launcher) -> tuple[Layout, R
 
 
 def _without_gpus(inputs: Inputs, launcher: Launcher) -> tuple[Layout, Reason]:
-    """The layout of a job without GPUs: one task on each node."""
     request, _, origin = inputs
     if request.ntasks_per_node:
         raise RequestError(

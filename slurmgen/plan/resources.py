@@ -86,7 +86,6 @@ def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cp
 
 
 def _per_gpu(inputs: Inputs, node: Node) -> tuple[int, Reason]:
-    """CPUs of a GPU."""
     request, site, origin = inputs
     if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
         raise RequestError(
@@ -432,7 +431,6 @@ def memory(inputs: Inputs, layout: Layout, node: Node, cpus: int) -> Reasoned:
 
 
 def _memory_of_gpus(site: Site, node: Node, gpus: int) -> tuple[int, Reason]:
-    """The megabytes of so many GPUs of a node."""
     per_gpu, source = first(
         (node.memory_per_gpu, from_profile(site, "node.memory_per_gpu")),
         (site.memory.per_gpu, from_profile(site, "memory.per_gpu")),
@@ -443,7 +441,6 @@ def _memory_of_gpus(site: Site, node: Node, gpus: int) -> tuple[int, Reason]:
 
 
 def _memory_of_cpus(node: Node, cpus: int) -> tuple[int, Reason]:
-    """The megabytes of so many CPUs of a node."""
     per_cpu, source = DEFAULT_MEM_PER_CPU, NO_FACT
     if node.cpus and node.memory:
         per_cpu = units.canonical_size(units.megabytes(node.memory) // node.cpus)

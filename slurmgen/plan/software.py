@@ -99,7 +99,6 @@ def call_of(request: Request, site: Site, chosen: Image, vendor: Vendor | None) 
 
 
 def _environment_binds(request: Request, container: Container) -> tuple[str, ...]:
-    """The bind of a Python environment in a SquashFS file."""
     if not (bind := in_container(request.python_env or NONE).bind):
         return ()
     if not ENGINES[container.engine].binds_squashfs:
@@ -191,7 +190,6 @@ def find_container(inputs: Inputs) -> tuple[Container | None, str, Reason]:
 
 
 def _engine(request: Request, site: Site) -> Container:
-    """The settings of the engine that the request chooses, else of the site's own."""
     container, name = site.container or Container(), request.container_engine
     if name is None or name == container.engine:
         return container
@@ -299,7 +297,6 @@ def _in_container(
 
 
 def _modules_of(request: Request, modules: Modules, chosen: Image) -> tuple[tuple[str, ...], Reason]:
-    """The commands for the modules of a job in a container, and the reason for them."""
     container = chosen.container
     of_several = container.multi_node_modules if chosen.several_nodes else ()
     names = (*container.modules, *of_several, *(request.modules or ()))
@@ -315,7 +312,6 @@ def runs_bundled(request: Request) -> bool:
 
 
 def _python_env(inputs: Inputs) -> tuple[str, Reason]:
-    """The Python environment of a job without a container, and its reason."""
     request, site, origin = inputs
     kind = request.python_env or site.python_env or NONE
     if kind == NONE:

@@ -85,7 +85,6 @@ def sweep_variables(request: Request) -> dict[str, Variable]:
 
 
 def _check(request: Request, sweep: Sweep, layout: Layout) -> None:
-    """Refuse what does not go together with a sweep."""
     if request.sbatch.get("array"):
         then = f"Leave one out; {option('sweep_limit')} limits the tasks."
         raise contradiction(option("sweep"), option("sbatch", "array"), then=then)
@@ -119,7 +118,6 @@ _ALONE = {
 
 
 def _chosen(sweep: Sweep, count: int) -> Sequence[int]:
-    """The numbers of the tasks that run."""
     if sweep.tasks is None:
         return range(count)
     wrong = [number for number in sweep.tasks if not 0 <= number < count]

@@ -125,7 +125,6 @@ def _prefix(name: str, engine: Engine) -> str:
 
 
 def _in_order(found: dict[str, Variable]) -> list[Variable]:
-    """The variables, each after those that its value uses."""
     ordered: dict[str, Variable] = {}
     begun: set[str] = set()  # some may use each other
     waiting = [*reversed(found)]
@@ -226,7 +225,6 @@ def _set_by_the_script(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _threads(count: int) -> Variable:
-    """Threads of a rank; a value of the environment counts, since a twin has fewer cores."""
     default = f'"${{OMP_NUM_THREADS:-{count}}}"'
     return Variable("OMP_NUM_THREADS", str(count), default, "Threads per rank, unless already set.")
 

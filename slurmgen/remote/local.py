@@ -123,7 +123,6 @@ def streamed(
 def _started(
     argv: Sequence[str], environment: Mapping[str, str] | None, stdin: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process in its own process group, which ends with the block."""
     with subprocess.Popen(
         argv,
         stdin=stdin,

@@ -461,7 +461,6 @@ def _all_expired(to: "Destination") -> bool:
 
 
 def _certificates(to: "Destination") -> str:
-    """The state of the user's certificates."""
     expiries = _expiries(to)
     if not expiries:
         return "no certificate was found beside the keys, nor by CertificateFile in ssh_config"

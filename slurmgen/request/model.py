@@ -346,7 +346,6 @@ def _names_one(layer: Request, fields: tuple[str, ...]) -> bool:
 
 
 def _merged(key: str, earlier: Any, value: Any) -> object:
-    """The value of a field after a further layer."""
     if isinstance(value, Sweep):
         return merged(earlier, value)
     if isinstance(value, dict):

@@ -57,7 +57,6 @@ def command_of(
 
 
 def _words(key: str, value: Any) -> list[str]:
-    """The options of one field."""
     if key == "sweep":
         return _sweep_words(value)
     if isinstance(value, bool):
@@ -84,7 +83,6 @@ def _switch_flag(key: str, on: bool) -> str:
 
 
 def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
-    """The values of an option that is repeatable."""
     if value == ():
         return (NONE,)
     if key == "sbatch" and isinstance(value, dict):

@@ -146,7 +146,6 @@ def _staging(folder: Path) -> "tempfile.TemporaryDirectory[str]":
 
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Report why a folder here cannot be written."""
     try:
         yield
     except OSError as error:

@@ -208,7 +208,6 @@ def _require_room(number: int, left: int, max_size: int) -> None:
 
 
 def _write(member: Member, content: Content, path: Path, files: Mapping[str, Path]) -> str | None:
-    """Stage a member; returns why not."""
     match member.kind:
         case "file":
             _write_file(member, content, path)

@@ -463,7 +463,6 @@ def sources_of(site: Site, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _tables(fact: str) -> Iterator[str]:
-    """The fact, and the tables that it is in."""
     parts = fact.split(".")
     for end in range(1, len(parts) + 1):
         if parts[end : end + 1] != ["node"]:
@@ -483,7 +482,6 @@ def _stated(site: Site) -> list[str]:
 
 
 def _leaves(value: object, key: str) -> Iterator[str]:
-    """The keys of all values that are not tables, and of empty tables."""
     if not isinstance(value, dict) or not value:
         yield key
         return

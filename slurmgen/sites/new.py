@@ -106,7 +106,6 @@ def _parts(key: str) -> Keys:
 
 
 def _at(key: str, read: Callable[[str], Any] = str) -> Callable[[str, Facts], Facts]:
-    """An answer that is the value of one key."""
     return lambda answer, _known: {_parts(key): read(answer)}
 
 
@@ -362,7 +361,6 @@ def _table_of(fact: Stated) -> Keys:
 def _table(
     table: Keys, facts: Sequence[Stated], unknown: Sequence[Open], described: set[str]
 ) -> Iterator[str]:
-    """The lines of a table; without a fact, its head is a comment too."""
     stated = [fact for fact in facts if _table_of(fact) == table]
     if table:
         head = f"[{'.'.join(map(toml_key, table))}]"
@@ -397,7 +395,6 @@ def _source(name: str, source: Source, facts: Sequence[str]) -> Iterator[str]:
 
 
 def _supported(source: str, facts: Sequence[Stated]) -> list[str]:
-    """The keys for `facts` of a source; none for the answers, which support what is added later too."""
     own = [fact.keys for fact in facts if fact.source == source != ANSWERS]
     return list(dict.fromkeys(".".join(_without_dots(keys)) for keys in own))
 

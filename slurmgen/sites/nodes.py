@@ -172,7 +172,6 @@ def _node(site: Site, partition: str | None, gpu_type: str | None, *, with_gpus:
 
 
 def _smallest(nodes: Sequence[Node]) -> Node:
-    """The least of each fact of some nodes, as far as it is known."""
     return Node(
         gpus=min((node.gpus for node in nodes if node.gpus), default=None),
         cpus=min((node.cpus for node in nodes if node.cpus), default=None),
@@ -187,7 +186,6 @@ def _least(memory: Iterable[str | None]) -> str | None:
 
 
 def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str, Limits]:
-    """The limits of a job by what sets them: the site, each partition, and the QoS."""
     found: dict[str, Limits] = {site.name: site.limits} if site.limits != Limits() else {}
     quality = site.qos.get(qos or "")
     for name in partitions:
@@ -199,7 +197,6 @@ def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str,
 
 
 def _without(limits: Limits, replaced_by: Limits) -> Limits:
-    """Limits without those that others replace."""
     fields = Limits.__struct_fields__
     replaced = {field for field in fields if getattr(replaced_by, field) not in (None, ())}
     if replaced & {"max_time", "max_time_by_nodes"}:

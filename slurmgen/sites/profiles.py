@@ -113,7 +113,6 @@ def states_login(name: str, project_dir: Path) -> bool:
 
 
 def _of_project(name: str, project_dir: Path | None) -> list[dict[str, Any]]:
-    """The data of a profile, and of those that it extends, in files of the project."""
     folders = search_path(project_dir)
     if project_dir is None or name not in (known := _profiles_in(folders)):
         return []
@@ -171,7 +170,6 @@ _TEXTS = (
 
 
 def _quoted(layer: Layer, folders: Sequence[Path]) -> Layer:
-    """A profile, in which the sentences are quoted if it is the project's: they are no advice of slurmgen."""
     path, data = layer
     is_bundled = path.parent == bundled("site_profiles")
     if is_bundled or path.parent not in folders or path.parent in search_path():
@@ -228,7 +226,6 @@ def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> It
 
 
 def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
-    """A fault with the file and the line of its key, or of the nearest table that there is."""
     for end in range(len(fault.keys), 0, -1):
         keys = fault.keys[:end]
         for path, data in layers:
@@ -238,7 +235,6 @@ def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
 
 
 def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
-    """The profile, then what it extends, then what that extends."""
     seen: list[Path] = []
     while True:
         if path in seen:
@@ -269,7 +265,6 @@ def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key; everything else is replaced."""
     both = {**base, **over}
     for key in base.keys() & over.keys():
         if isinstance(base[key], dict) and isinstance(over[key], dict):

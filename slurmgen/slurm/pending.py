@@ -55,7 +55,6 @@ def _takes_jobs(state: str) -> bool:
 
 
 def _of_node(row: dict[str, str]) -> Free:
-    """What is free on one node."""
     all_, used = dict(_gpus(row["Gres"])), dict(_gpus(row["GresUsed"]))
     left = {kind: max(0, count - used.get(kind, 0)) for kind, count in all_.items()}
     cpus = _CPUS.fullmatch(row["CPUsState"])

@@ -292,7 +292,6 @@ def _memory(used: str) -> int:
 
 
 def _accounted(row: dict[str, Any]) -> JobState:
-    """The state of one job; sacct reports `CANCELLED by 1000`."""
     state, _, by = row["state"].partition(" by ")
     used = usage(row["allocated"], row["cpu_time"], row["used"])
     plain = {name: row[name] for name in row if name in JobState.__struct_fields__}
@@ -398,7 +397,6 @@ def complaint(text: str, program: str) -> str:
 
 
 def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
-    """The lines that begin with the id of a job or a step, and a state."""
     for line in text.split("\n"):  # a comment may have other characters that `splitlines` divides at
         row = read_row(line, fields)
         if row and _TASK_ID.fullmatch(row["id"]) and _STATE.fullmatch(row["state"]):

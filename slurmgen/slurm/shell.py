@@ -76,7 +76,6 @@ def word(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text within double quotes."""
     return _SPECIAL.sub(r"\\\1", text)
 
 

@@ -75,7 +75,6 @@ def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute, 
 
 
 def _members(key: str, to_cancel: bool) -> Sequence[Record]:
-    """The jobs of the group with that key."""
     if not _GROUP.fullmatch(key):
         return ()
     race = Races().named(key)
@@ -116,7 +115,6 @@ def all_arrays(job: Job) -> list[Job]:
 
 
 def _tasks(arrays: Sequence[Job], asked: Selection) -> list[Job]:
-    """The tasks with such parameters."""
     found = [
         Job(job_id(array.record, f"{array.id}_{task}"), array.route, array.record, run)
         for array in arrays
@@ -254,7 +252,6 @@ def _by_id(job_id: str, site: str | None) -> Record | None:
 
 
 def _last(name: str, site: str | None) -> Record | None:
-    """The job of that name that was submitted last."""
     return Ledger().last(None if name == LAST else name, site)
 
 
@@ -317,7 +314,6 @@ def _is_near(other: Record, record: Record) -> bool:
 
 
 def _afters(record: Record) -> list[tuple[str, str]]:
-    """The types and ids of the jobs that a job was submitted to wait for."""
     try:
         words = kept_of(record).after
     except RequestError:

@@ -120,7 +120,6 @@ def if_readable(transport: Transport, reports: Sequence[Report]) -> list[Report]
 
 
 def _failed(report: Report) -> bool:
-    """Whether the preflight of a job, or of one of its tasks, ended it."""
     return any(
         state.state == "FAILED" and state.status_and_signal == (BAD_NODE, 0) for state in report.states
     )

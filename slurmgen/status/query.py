@@ -323,7 +323,6 @@ def _failed(job: Job, states: Sequence[JobState]) -> JobState | None:
 
 
 def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str]) -> dict[Job, Why | None]:
-    """Why jobs failed."""
     return {
         job: why(state, logs.get(job, ""), job.why)
         for job, states in states_of.items()
@@ -355,5 +354,4 @@ def _with_logged_codes(job: Job, states: Sequence[JobState], log: str) -> tuple[
 
 
 def _logs_of(job: Job, state: JobState) -> tuple[str, ...]:
-    """The logs of a job, or of the task of it that the state belongs to."""
     return recorded_logs(job.record, state.id) if job.record else ()

@@ -50,7 +50,6 @@ def enough(usage: Usage | None, elapsed: int | None, time_limit: int | None) -> 
 
 
 def _memory(usage: Usage) -> str | None:
-    """The memory of a node in whole gigabytes."""
     if not (usage.memory and usage.memory_used and usage.nodes):
         return None
     needed = _rounded_up(usage.memory_used * MARGIN / usage.nodes, 1024)

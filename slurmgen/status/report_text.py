@@ -114,7 +114,6 @@ def details(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _waiting(report: Report) -> Iterator[tuple[str, str]]:
-    """Why a job waits, and what to do if it waits for ever."""
     if report.waits:
         yield "why", report.waits
     if report.requeued and not (report.segment and report.ended):
@@ -135,7 +134,6 @@ def _todo(report: Report) -> str:
 
 
 def _failure(report: Report) -> Iterator[tuple[str, str]]:
-    """Why a job failed, and what the preflights of its runs found against nodes."""
     if report.why and (text := cause(report)):
         yield "why", text
         yield from (("log", text) for text in [report.why.line] if text)
@@ -151,7 +149,6 @@ def _names_its_bad_node(report: Report) -> bool:
 
 
 def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:
-    """What a job used of what it was allocated."""
     if usage.memory and usage.memory_used:
         yield f"memory {units.canonical_size(usage.memory_used)} of {units.canonical_size(usage.memory)}"
     if usage.cpus and usage.cpu_seconds is not None:

@@ -327,7 +327,6 @@ def _of_jobs(jobs: Sequence[JobId], states: Sequence[JobState]) -> dict[JobId, t
 
 
 def _batches(jobs: Sequence[JobId]) -> Iterator[list[JobId]]:
-    """Jobs of one cluster in parts that one command can take."""
     rest = iter(jobs)
     for words in batches([job.number for job in jobs]):
         yield [next(rest) for _ in words]
@@ -363,7 +362,6 @@ def _unlisted(state: JobState) -> JobState:
 def _shown(
     transport: Transport, jobs: Sequence[JobId], sleep: Callable[[float], None]
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """What scontrol shows; nothing if it fails, since squeue or accounting has the states."""
     with suppress(CommandFailed):
         return _of_jobs(jobs, replies.scontrol(call_again(transport, commands.scontrol(*jobs), sleep).out))
     return {}

@@ -78,7 +78,6 @@ def curves(text: bytes) -> Curves:
 
 
 def _numbers(line: bytes) -> dict[str, float | None]:
-    """The numbers of a line, by name; None for one that is not finite."""
     try:
         found: Mapping[str, Any] = dict(flat(json.loads(line)))
     except (ValueError, RecursionError):
@@ -168,7 +167,6 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
 
 
 def _runs(job: Job) -> Iterator[Result]:
-    """The runs of an array, without results."""
     table = table_of(job.record) or Table({})
     for index, runs in table.tasks.items():
         for number, parameters in enumerate(runs):

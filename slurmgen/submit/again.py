@@ -236,7 +236,6 @@ def next_room(original: Original, changes: Request, site: str | None, connect: B
 
 
 def _prepared(wanted: Resubmission, spec: JobSpec, plan: Plan, route: Route) -> Prepared:
-    """The submission of the job; of a sweep, of its first array."""
     original, send = wanted.original, (*wanted.original.kept.send, *wanted.upload.send)
     script = spec.render(plan, wanted.cache_dir)
     identity = _identity(wanted, spec, script)
@@ -263,7 +262,6 @@ def _identity(wanted: Resubmission, spec: JobSpec, script: str) -> str:
 
 
 def _recorded(wanted: Resubmission, prepared: Prepared) -> Prepared:
-    """The submission with its key, and with the command in its entry."""
     key = wanted.key or prepared.submission.key
     made = structs.replace(prepared.submission, key=key)
     record = structs.replace(
@@ -273,7 +271,6 @@ def _recorded(wanted: Resubmission, prepared: Prepared) -> Prepared:
 
 
 def _afters(wanted: Resubmission, spec: JobSpec) -> tuple[After, ...]:
-    """The jobs that a resubmission waits for."""
     kept, words = wanted.original.kept, wanted.after
     if not words and spec.site.name == kept.site:
         words = kept.after or (NONE,)

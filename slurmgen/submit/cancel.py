@@ -49,7 +49,6 @@ def _may_run(report: Report) -> bool:
 
 
 def _is_unlisted(report: Report) -> bool:
-    """Whether it is a new job that Slurm does not list."""
     return not report.states and report.state == UNKNOWN and report.job.is_new
 
 
@@ -85,7 +84,6 @@ def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Rep
 
 
 def _cancel_at(transport: Transport, jobs: Sequence[Job], notify: Notify) -> dict[Job, Report]:
-    """Cancel the jobs of one site, and give up the submissions without a job."""
     settled = {job: _settled(transport, job) for job in jobs}
     found = {job: one for job, one in settled.items() if one}
     cancelled = cancel_jobs(transport, list(found.values()), notify) if found else []

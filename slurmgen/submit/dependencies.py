@@ -84,7 +84,6 @@ def _arrays(record: Record, after: After) -> Sequence[Record]:
 
 
 def _named(name: str, own: Record) -> Sequence[Record]:
-    """The last records that a name may mean, the last one last."""
     ledger = Ledger()
     if is_id(name) and (found := ledger.with_id(name.partition("_")[0])):
         return found
@@ -111,7 +110,6 @@ def _is_of_project(record: Record, own: Record) -> bool:
 
 
 def _project_dir(record: Record) -> str:
-    """The folder of a record's project on this machine; empty if it is not recorded."""
     from slurmgen.ledger.request import kept_of  # which imports this module
 
     try:
@@ -121,7 +119,6 @@ def _project_dir(record: Record) -> str:
 
 
 def _project(record: Record) -> str:
-    """The name of the folder of a record's project on the cluster."""
     return PurePosixPath(record.folder).parent.parent.name
 
 
@@ -198,7 +195,6 @@ def _known(
 
 
 def _is_over(dependency: Dependency, report: Report) -> bool:
-    """Whether a dependency is satisfied."""
     if not report.ended:
         return False
     if dependency.type == "any" and (report.state != GONE or dependency.job.record):

@@ -184,7 +184,6 @@ def parent_of(record: Record) -> str:
 
 
 def _sent(route: Route, parent: str) -> Sent:
-    """What was sent to a folder before."""
     return Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
 
 

@@ -157,7 +157,6 @@ def _job(record: Record) -> JobId:
 
 
 def _report(transport: Transport, record: Record) -> Lines:
-    """The report so far."""
     log = bytearray()
     keep = _bounded(log)
     for chunk in read(transport, recorded_log(record, record.id)):
@@ -166,8 +165,6 @@ def _report(transport: Transport, record: Record) -> Lines:
 
 
 def _bounded(log: bytearray) -> Callable[[bytes], None]:
-    """A function that appends to a log, up to its limit."""
-
     def keep(chunk: bytes) -> None:
         log.extend(chunk[: MAX_LOG - len(log)])
 

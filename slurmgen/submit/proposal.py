@@ -180,6 +180,5 @@ def _each(total: int | None, count: int) -> int | None:
 
 
 def _rounded(mebibytes: int) -> int:
-    """The next whole GiB, or below that the next 256 MiB."""
     step = 1024 if mebibytes >= 1024 else 256
     return -(-mebibytes // step) * step

@@ -295,7 +295,6 @@ class Contest:
         return CommandFailed(f"no site took the job: {'; '.join(reasons)}", "`slurmgen where` compares them.")
 
     def _next(self) -> None:
-        """Wait for the next event, and read the ledger."""
         self._last = None
         try:
             runner, event = self._events.get(timeout=POLL)
@@ -396,7 +395,6 @@ def _record(races: Races, race: Race, runners: Sequence[Runner]) -> None:
 
 
 def _stopped(runner: Runner, say: Say) -> Loser:
-    """Cancel the job of a loser."""
     id_, site = runner.record.id, runner.record.site
     reports = _cancel(runner, say) or _cancel(runner, say)
     if reports is None:

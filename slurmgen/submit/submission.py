@@ -77,7 +77,6 @@ def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMe
 
 
 def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
-    """The same job, which Slurm starts after these."""
     waiting = structs.replace(prepared.submission, dependency=as_option(waits))
     return structs.replace(prepared, submission=waiting)
 
@@ -294,7 +293,6 @@ def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
 
 
 def _announce(ledger: Ledger, outcomes: Sequence[Outcome], observer: Observer) -> None:
-    """Report jobs, then record them: if a client is killed before, the same command finds them again."""
     records = [outcome.record for outcome in outcomes]
     try:
         observer.submitted(outcomes)

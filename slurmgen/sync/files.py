@@ -99,7 +99,6 @@ def _plain(name: str) -> str:
 
 
 def _named_file(root: Path, name: str) -> str:
-    """A file that the user names."""
     path = root / name
     if never := NEVER_SENT.intersection(path.parts[len(root.parts) :]):
         raise RequestError(f"--send {name}: {min(never)} is never sent", "Copy the file to another folder.")
@@ -446,7 +445,6 @@ def patterns() -> Patterns:
 
 
 def _is_public(path: str) -> bool:
-    """Whether a file holds only certificates and public keys."""
     try:
         content = read_bytes(Path(path))
     except OSError:

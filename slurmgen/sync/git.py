@@ -128,7 +128,6 @@ def safe_git(tree: Path, folder: Path, deadline: float) -> Iterator[Git]:
 
 
 def _git_folder(tree: Path) -> Path:
-    """The folder `.git`, or the folder that the file `.git` names."""
     place = tree / ".git"
     if place.is_dir():
         return place

@@ -62,7 +62,6 @@ def _is_shareable(lock: bytes) -> bool:
 
 
 def _links(folder: Path, target: str) -> dict[str, Path]:
-    """The links, made on this machine so that they can be sent."""
     with readable():
         make_private(folder)
         for name, leads in {".venv": target, ".venv.lock": f"{target}.lock"}.items():

@@ -170,7 +170,6 @@ def _limits_of_accounts(site: Site) -> Iterator[str]:
 
 
 def _tres(kind: str, most: int | None, least: int | None) -> Iterator[str]:
-    """The limits on a job's nodes or GPUs."""
     if most:
         yield f"MaxTRESPerJob={kind}={most}"
     if least:

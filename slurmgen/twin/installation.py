@@ -164,7 +164,6 @@ def install_debian(release: str, folder: Path, report: Callable[[str], None]) ->
 
 
 def _source(release: str) -> str:
-    """The address of the Debian packages that this machine uses."""
     missing = [name for name in _NEEDED if not shutil.which(name)]
     if missing:
         raise TwinError(
@@ -219,7 +218,6 @@ def _unpack(packages: Iterable[Path], scratch: Path) -> None:
 
 
 def _arrange(scratch: Path) -> Path:
-    """The programs in `bin` and the libraries in `lib`."""
     built = scratch / "built"
     (built / "bin").mkdir(parents=True)
     for program in scratch.glob("slurm/usr/*bin/*"):

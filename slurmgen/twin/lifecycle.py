@@ -130,7 +130,6 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
 
 
 def _restart_controller(twin: Twin) -> None:
-    """Have slurmctld read accounts, QoS and limits anew."""
     daemons.stop(_controller(twin))
     daemons.start(_controller(twin))
     _wait_until_idle(twin)
@@ -237,7 +236,6 @@ def _node_states(twin: Twin) -> dict[str, str]:
 
 
 def _clear(site_name: str) -> None:
-    """End and remove whatever exists of a site's twin."""
     twin = store.load(site_name)
     if twin:
         _end(twin)
@@ -245,7 +243,6 @@ def _clear(site_name: str) -> None:
 
 
 def _end(twin: Twin) -> None:
-    """End the daemons and jobs of a twin, and remove its files."""
     # These would first write what is removed next; with accounting that takes one to two seconds.
     writers = [daemon for daemon in twin.daemons if daemon.name in {"slurmctld", "slurmdbd", "mariadbd"}]
     daemons.stop(*writers, grace=0)

@@ -279,7 +279,6 @@ def _of_software(site: Site) -> dict[str, str]:
 
 
 def _of_user(site: Site, own: Personal) -> dict[str, str]:
-    """The defaults that the user's own settings have."""
     image = "" if site.container and site.container.image else own.image
     of_fields = {"account": own.account, "container": image, "mail_user": own.mail_user}
     return {"mail_user": ""} | {
@@ -296,7 +295,6 @@ def _joined(*parts: str) -> str:
 
 
 def _most(limits: Sequence[int | None]) -> int | None:
-    """The largest limit; None if a place has none."""
     return max((limit for limit in limits if limit), default=None) if all(limits) else None
 
 

@@ -103,7 +103,6 @@ class InTime:
             await _refusal(503, refused)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> str:
-        """Answer, or return why not."""
         end = time.monotonic() + self.limits.seconds
         turns = self._turns.setdefault(client_of(scope.get("client")), asyncio.Semaphore(self.limits.each))
         try:

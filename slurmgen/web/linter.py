@@ -81,7 +81,6 @@ def _checked(settings: Settings, form: dict[str, str]) -> Response:
 
 
 def _rules(settings: Settings, site: str, notes: bool) -> "tuple[tuple[str, ...], Site | None]":
-    """The rules and the site; of a local server as `slurmgen lint` in its folder has them."""
     if settings.public:
         return chosen(notes=notes), load_site(site, personal=False) if site else None
     return lint_settings(Path.cwd(), site or None, notes=notes)

@@ -46,7 +46,6 @@ def log_in(transport: paramiko.Transport, to: Destination, prompt: Prompt | None
 
 
 def _accepted(transport: paramiko.Transport, user: str) -> set[str]:
-    """The methods that the host accepts."""
     try:
         transport.auth_none(user)
     except paramiko.BadAuthenticationType as error:
@@ -232,7 +231,6 @@ def _is_of(text: bytes, key: paramiko.PKey) -> bool:
 
 
 def _certified_blob(text: bytes) -> bytes:
-    """The public key in a certificate; empty for anything else."""
     certificate = load_ssh_public_identity(text)
     if not isinstance(certificate, SSHCertificate):
         return b""

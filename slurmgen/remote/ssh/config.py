@@ -170,7 +170,6 @@ def _check_readable(config_file: Path | None) -> None:
 def _resolved(
     spec: HostSpec, config_file: Path | None, behind: tuple[str, ...], jump: str | None = None
 ) -> Destination:
-    """A host with its jump hosts; `behind` are the hosts that are reached through it."""
     if str(spec) in behind or len(behind) > _MAX_JUMPS:
         raise ValueError(f"its ProxyJump is circular: {' -> '.join((*behind, str(spec)))}")
     options = _read_options(spec, config_file)
@@ -190,7 +189,6 @@ def _leaves_jump_open(spec: HostSpec, file: Path | None, options: Options, jump:
 
 
 def _jump(words: str, config_file: Path | None, behind: tuple[str, ...]) -> Destination | None:
-    """The last host of ProxyJump. Each is reached through the one before it."""
     jump: Destination | None = None
     for spec in map(_parsed, words.split(",") if words else ()):
         if jump is None:
@@ -211,7 +209,6 @@ def _parsed(word: str) -> HostSpec:
 
 
 def _proxy_jump(options: Options) -> str:
-    """The value of ProxyJump; empty if a ProxyCommand precedes it."""
     first = next((word for word in options if word in {"proxyjump", "proxycommand"}), "")
     words = options[first][0] if first == "proxyjump" else ""
     return "" if words.lower() == "none" else words
@@ -282,7 +279,6 @@ def _paths(texts: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _agent(value: str) -> str | None:
-    """The socket that IdentityAgent names, itself or by an environment variable."""
     if value in {"", "SSH_AUTH_SOCK"}:
         return None
     path = os.environ.get(value[1:], "none") if value.startswith("$") else value
@@ -353,7 +349,6 @@ def allowed(value: str, available: Sequence[str], default: str) -> tuple[str, ..
 
 
 def _matching(patterns: str, available: Sequence[str]) -> list[str]:
-    """The names that match a list of patterns, in the list's order."""
     return [name for pattern in patterns.split(",") for name in available if _is(pattern.strip(), name)]
 
 
@@ -546,7 +541,6 @@ def _check_match(value: str) -> None:
 
 
 def _included(patterns: str) -> Iterator[Path]:
-    """The files that an Include names; relative ones are in ~/.ssh."""
     home = Path("~/.ssh").expanduser()
     for pattern in shlex.split(patterns):
         whole = home / Path(pattern).expanduser()

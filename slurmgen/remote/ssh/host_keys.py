@@ -105,7 +105,6 @@ def _lines_of(path: Path) -> Iterator[str]:
 
 
 def _is_for(field: str, host: str) -> bool:
-    """Whether the first field of a line, a hashed name or patterns, is for a host."""
     if field.startswith("|"):
         with contextlib.suppress(AssertionError, IndexError, ValueError):
             return HostKeys.hash_host(host, field) == field

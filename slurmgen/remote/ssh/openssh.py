@@ -388,7 +388,6 @@ class OpenSshTransport(Closing):
         return other._ssh
 
     def _no_status(self, argv: Sequence[str], frame: Frame, status: int) -> RemoteError:
-        """The error for a command whose end was not received."""
         return frame.unfinished(argv, status) if is_shared(self._ssh, self._alias) else self._broken()
 
     def _broken(self) -> ConnectionBroke:
@@ -427,7 +426,6 @@ class _Parts:
 
 
 def _is_refused(frame: Frame, status: int) -> bool:
-    """Whether the host opened no session, so that nothing was begun."""
     return status == FAILED and not frame.out.has_begun and bool(_REFUSED.search(frame.err.noise))
 
 

@@ -253,7 +253,6 @@ def _socket(
 
 
 def _forwarded(to: Destination, previous: Link) -> paramiko.Channel:
-    """A channel to a host, through its jump host."""
     assert to.jump  # noqa: S101 (`previous` leads to it)
     try:
         return previous.connection.open_channel(
@@ -441,14 +440,11 @@ class SshTransport(Closing):
         self._resources.close()
 
     def _another(self) -> Link:
-        """Another connection, made without a prompt."""
         link = logged_in(self._to, None, self._resources)
         self._links.append(link)
         return link
 
     def _session(self, timeout: float) -> paramiko.Channel:
-        """A channel for a command."""
-
         def begin(link: Link) -> paramiko.Channel | None:
             try:
                 with self._opening:
@@ -501,7 +497,6 @@ class SshTransport(Closing):
     def _no_status(
         self, argv: Sequence[str], frame: Frame | None, channel: paramiko.Channel, status: int
     ) -> RemoteError:
-        """The error for a command that ended without an exit status."""
         connection = channel.get_transport()
         if any(link.keepalive.timed_out for link in self._links if link.connection is connection):
             return ConnectionFailed(
@@ -589,6 +584,5 @@ def _feed(channel: paramiko.Channel, parts: Iterable[bytes]) -> None:
 
 
 def _close(channel: paramiko.Channel) -> None:
-    """Close a channel, also that of a broken connection."""
     with contextlib.suppress(*_BROKEN):
         channel.close()

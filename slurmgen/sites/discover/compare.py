@@ -90,7 +90,6 @@ def _missing(
 
 
 def _gone_types(site: Site, found: Discovery) -> list[str]:
-    """The GPU types of a profile that no node has, if the cluster reported any GPUs."""
     reported = _types(found)
     has_gpus = any(fact.keys == ("node", "gpus") for fact in found.facts)
     return [name for name in _requested_types(site) if name not in reported] if has_gpus else []
@@ -115,7 +114,6 @@ def _is_same(fact: Fact, stated: Any) -> bool:
 
 
 def _stated(site: Site, keys: tuple[str, ...]) -> Any:
-    """The value of a profile under these keys; None if it states none."""
     value: Any = site
     for key in keys:
         if isinstance(value, dict):

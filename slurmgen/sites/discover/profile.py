@@ -127,7 +127,6 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _kinds_of(node: Mapping[str, str]) -> Iterator[Kind]:
-    """A kind for each type of the node's GPUs; one without GPUs if it has none."""
     # CPUEfctv, since 22.05, leaves out the cores that are reserved for the system.
     cpus = number(node.get("CPUEfctv")) or number(node.get("CPUTot")) or 0
     memory = (number(node.get("RealMemory")) or 0) - (number(node.get("MemSpecLimit")) or 0)
@@ -659,7 +658,6 @@ def _qos_limits(row: Entry) -> dict[str, Any]:
 
 
 def _job_limits(row: Entry) -> dict[str, Any]:
-    """The limits of a QoS on each job."""
     most, fewest = [row.get(key, "") for key in _JOB_LIMITS], [row.get("MinTRES", "")]
     return {
         "max_time": known(row.get("MaxWall")),

@@ -205,7 +205,6 @@ def _number(text: str) -> int:
 
 
 def _command(original: Original, form: Form) -> str:
-    """The command line that makes the same submission."""
     changed = _changed_texts(original, form)
     options = [f"--{'sbatch=' * (name in SBATCH)}{name}={text}" for name, text in changed.items()]
     site = [f"--site={form.site}"] if form.site not in ("", original.kept.site) else []
@@ -228,7 +227,6 @@ def _had(original: Original) -> dict[str, str]:
 
 
 def _texts(asked: JobRequest) -> dict[str, str]:
-    """The fields of the form, by a request."""
     fields = {name: value for name, value in structs.asdict(asked).items() if value is not None}
     values = given(asked.sbatch) | fields
     return {name: str(values.get(name, "")) for name in FIELDS}
@@ -287,7 +285,6 @@ def _is_task(job: Job) -> bool:
 
 
 def _reports(request: Request) -> list[Report]:
-    """What is known of the jobs that an address names."""
     is_whole = request.query_params.get("whole") == "1"
     job, board = asked_job(request, may_be_pending=is_whole), state_of(request).board
     record, alone = record_of_job(job), Report(job=job, state=UNKNOWN)

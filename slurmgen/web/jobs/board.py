@@ -284,14 +284,12 @@ class Board:
         return self._reports[key_of(record_of_job(job))]
 
     def _replace(self, reports: Iterable[Report]) -> None:
-        """Replace the reports of jobs that are still in the ledger."""
         found = {key_of(record_of_job(report.job)): report for report in reports}
         found = {key: report for key, report in found.items() if key in self._reports}
         self._reports |= found
         self._make_rows(found)
 
     def _take(self, records: Mapping[str, Record]) -> None:
-        """Make the reports and rows fit the ledger."""
         before, self._reports = self._reports, self._of_ledger(records)
         groups, self._members = self._members, groups_of(records)
         moved = {key for name in groups.keys() ^ self._members.keys() for key in groups.get(name, ())}
@@ -319,12 +317,10 @@ class Board:
         return recall(job, _UNEXPLAINED) or Report(job=job, state=UNKNOWN)
 
     def _group_of(self, report: Report) -> str:
-        """The group of several that a job is in; empty if it is in none."""
         group = record_of_job(report.job).part_of
         return group if group in self._members else ""
 
     def _make_rows(self, keys: Iterable[str]) -> None:
-        """Make the rows of these jobs and of their groups."""
         now, rows = self.now(), self._table.rows
         groups = {key: self._group_of(self._reports[key]) for key in keys}
         made = [job_row(self._known(self._reports[key]), now, rows, group) for key, group in groups.items()]
@@ -333,7 +329,6 @@ class Board:
         self._notify(self._table.put(made))
 
     def _known(self, report: Report) -> Known:
-        """A report, and whether it may be old."""
         return Known(report, is_old=not report.ended and self._contacts.problem(report.job.route) is not None)
 
     def _order_rows(self) -> None:

@@ -166,7 +166,6 @@ def _parts(request: Request, job: Job, name: str) -> Iterator[bytes]:
 
 
 def _disposition(name: str) -> str:
-    """An attachment of that name, with a plainer one for old browsers."""
     shown = visible(PurePosixPath(name).name)
     plain = _NOT_PLAIN.sub("_", shown)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(shown, safe='')}"

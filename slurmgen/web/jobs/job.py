@@ -57,7 +57,6 @@ def show(request: Request) -> Response:
 
 
 def _parameters(job: Job) -> list[dict[str, str]]:
-    """The parameters of the runs of a task; of one run, if that is asked for."""
     table, (_, _, index) = table_of(job.record), str(job.id).partition("_")
     runs = list(table.tasks.get(int(index), ())) if table and index else []
     return runs if job.run is None else runs[job.run : job.run + 1]
@@ -111,7 +110,6 @@ def _related(job: Job, record: Record) -> Iterator[tuple[str, Record]]:
 
 
 def _active_group(request: Request, record: Record) -> int:
-    """How many jobs of the group of a job have not ended; 0 if that job is all that there is to cancel."""
     board = state_of(request).board
     board.read()
     members = [] if record.tasks else together(board, record)

@@ -66,7 +66,6 @@ def _show(request: Request) -> Response:
 
 
 def _jobs(job: Job) -> list[Job]:
-    """The job; of a whole sweep, all its arrays."""
     return all_arrays(job) if str(job.id) == record_of_job(job).id else [job]
 
 

@@ -204,7 +204,6 @@ def runs(line: bytes) -> list[Run]:
 
 
 def _styled(codes: str, bold: bool, colour: str) -> tuple[bool, str]:
-    """The style after some codes."""
     for code in (int(word or 0) for word in re.split("[;:]", codes)):
         if code in _MORE:
             break

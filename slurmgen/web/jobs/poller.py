@@ -185,7 +185,6 @@ class Connections:
         _close(shared)
 
     def _forget(self, route: Route, shared: _Shared) -> None:
-        """Let the next user open a new connection."""
         with self._lock:
             if self._shared.get(route) is shared:
                 del self._shared[route]
@@ -263,7 +262,6 @@ class Poller:
             self._task = None
 
     async def _begin(self) -> None:
-        """Read the ledger, and begin the queries that are due."""
         try:
             await run_in_threadpool(self._board.read)
             self._begin_queries()
@@ -305,7 +303,6 @@ class Poller:
         self._due[route] = time.monotonic() + wait
 
     def _ask(self, route: Route) -> float:
-        """Query a site; returns how long to wait until the next query."""
         jobs = self._board.active().get(route, [])
         try:
             with self._connections.use(route) as transport:
@@ -320,7 +317,6 @@ class Poller:
 
 
 def _shown(error: Exception) -> SlurmgenError:
-    """An error as the page shows it."""
     if isinstance(error, SlurmgenError):
         return error
     hint = "The terminal of the server shows its traceback. Please report it."

@@ -5,6 +5,7 @@ are untrusted programs: they are rendered in Jinja's sandbox, in a separate proc
 memory.
 """
 
+import json
 import os
 import re
 import sys
@@ -14,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from slurmgen import sandbox
 from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, bundled, read_inside
 from slurmgen.launchers import Launcher, Layout
@@ -25,6 +25,7 @@ from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
 from slurmgen.text import counted
+from slurmgen.worker import MEMORY, Stopped, call_once
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment, Template
@@ -90,8 +91,8 @@ def render_own(plans: Sequence[Plan], folder: Path) -> list[str]:
     """
     try:
         seconds = _SECONDS + _SECONDS_PER_SCRIPT * len(plans)
-        reply = sandbox.call(_rendered, list(plans), folder, cpu_seconds=seconds)
-    except sandbox.Stopped as error:
+        reply = json.loads(call_once((_import_jinja,), _rendered, list(plans), folder, cpu_seconds=seconds))
+    except Stopped as error:
         raise ConfigError(f"{_last_template(error.log, folder)}: it {error}", _TEMPLATE_HINT) from None
     if isinstance(reply, str):
         raise ConfigError(reply, _TEMPLATE_HINT)
@@ -102,8 +103,20 @@ class _Unreadable(Exception):
     """A template cannot be read, or is not allowed."""
 
 
-def _rendered(plans: Sequence[Plan], folder: Path) -> list[str] | str:
-    """Runs in the sandbox: the scripts from a project's templates, or the error of one."""
+def _import_jinja() -> bytes:
+    # Python caches what it compiles in files, which cannot be written below the limits.
+    import jinja2.debug
+    import jinja2.sandbox  # noqa: F401
+
+    return b""
+
+
+def _rendered(plans: Sequence[Plan], folder: Path) -> bytes:
+    return json.dumps(_scripts_or_error(plans, folder)).encode()
+
+
+def _scripts_or_error(plans: Sequence[Plan], folder: Path) -> list[str] | str:
+    """The scripts from a project's templates, or the error of one."""
     from jinja2 import ChoiceLoader, FileSystemLoader, FunctionLoader
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -115,7 +128,7 @@ def _rendered(plans: Sequence[Plan], folder: Path) -> list[str] | str:
     except _Unreadable as error:
         return str(error)
     except MemoryError as error:
-        return f"{_place(error, folder, read)}: it needs more than {sandbox.MEMORY // 10**6} MB of memory"
+        return f"{_place(error, folder, read)}: it needs more than {MEMORY // 10**6} MB of memory"
     except Exception as error:  # a template may raise anything
         return f"{_place(error, folder, read)}: {error}"
     fault = next(filter(None, map(_fault, texts)), None)

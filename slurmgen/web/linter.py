@@ -27,7 +27,7 @@ from slurmgen.lint.rules import all_rules
 from slurmgen.lint.settings import lint_settings
 from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.web.pages import Settings, fields, page, settings_of
-from slurmgen.workers import Busy, Stopped, Workers
+from slurmgen.worker import Busy, Stopped, Workers
 
 if TYPE_CHECKING:
     from slurmgen.sites.model import Site

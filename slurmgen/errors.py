@@ -241,7 +241,6 @@ _FEW = 8
 
 FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives")
 "Fields that slurmgen.toml and Python may set, but no option."
-
 _IRREGULAR = {
     "modules": "--module",
     "binds": "--bind",
@@ -250,7 +249,6 @@ _IRREGULAR = {
     "launcher_args": "--launcher-arg",
     **{field: field for field in FILE_ONLY},
 }
-
 _MARK = "\x1f"
 "The unit separator: no request has control characters."
 

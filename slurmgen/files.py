@@ -122,12 +122,10 @@ def _umask() -> int:
 
 FOLDER = "training"
 "Their folder, both in slurmgen and in a job's folder; it has its own pyproject.toml."
-
 PREFLIGHT = "slurmgen_preflight"
 "The folder of the program that checks nodes, in slurmgen and in a job's folder."
 
 _FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
-
 BUNDLED_SCRIPTS = frozenset(
     [
         *(f"{FOLDER}/train_{framework}.py" for framework in _FRAMEWORKS),
@@ -136,7 +134,6 @@ BUNDLED_SCRIPTS = frozenset(
 )
 
 _TASKS = {"cifar": "cifar10", "cifar100": "cifar100", "mnist": "mnist"}
-
 REPLACED = {
     f"{FOLDER}/{data}_{framework}.py": (f"{FOLDER}/train_{framework}.py", task)
     for data, task in _TASKS.items()
@@ -151,7 +148,6 @@ def is_bundled(script: str) -> bool:
 
 
 _PACKAGE = Path(__file__).parent
-
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -79,7 +79,6 @@ def _main_template(cache_dir: Path | None) -> "Template":
 
 _SECONDS, _SECONDS_PER_SCRIPT = 0.7, 0.002
 "CPU time for a project's templates. The first script takes 0.1 s, each further script 0.2 ms."
-
 _TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may use."
 
 
@@ -299,7 +298,6 @@ def wrapped(words: tuple[str, ...]) -> str:
 
 
 _MARK = b"# slurmgen: sha256:"
-
 _SIGNED = re.compile(rb"(?s)(.*\n)" + _MARK + rb"([0-9a-f]{64})\n")
 
 

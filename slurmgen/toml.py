@@ -33,15 +33,10 @@ def _own_notes(kind: type) -> dict[str, str]:
 
 
 _AT = r"(?s)^(?P<fact>.*?)(?: - at (?P<key>`key` in )?`\$(?P<place>[^`]*)`)?$"
-
 _ANY_VALUE = "[...]"
-
 _ANY_KEY = "[key]"
-
 _STEP = r"\[\.\.\.\]|\[key\]|\[\d+\]|[^.\[]+"
-
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
-
 _LONGEST = 200
 "Characters of a value in a message."
 
@@ -185,16 +180,11 @@ MAX_PARTS = 16
 
 # Possessive quantifiers, and strings that need no end, keep the time linear in the size of any text.
 _KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-
 _FURTHER = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
-
 _TOO_DEEP = re.compile(rf"(?:^|[\[{{,])[ \t]*+{_KEY}{_FURTHER}{{{MAX_PARTS}}}", re.MULTILINE)
-
 # Compiled where they are used: only an error needs them.
 _HEAD = rf"[ \t]*+(?P<table>\[?)\[?[ \t]*+(?P<key>{_KEY}{_FURTHER}*+)"
-
 _INLINE_TABLE = r"[ \t]*=[ \t]*\{"
-
 _STRUCTURE = (
     r'"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}'
     r"|'''(?:[^']|'(?!''))*+'{0,5}"
@@ -203,7 +193,6 @@ _STRUCTURE = (
     r"|\#[^\n]*+"
     r"|[\[{\]}\n]"
 )
-
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -285,10 +274,8 @@ def _statements(text: str) -> Iterator[tuple[int, int]]:
 
 
 T = TypeVar("T")
-
 _MOST_PROBLEMS = 20
 "Errors of one file that are reported at once; finding each takes a pass over the file."
-
 _PLAIN_HINT = f"It must be a regular file in UTF-8 of at most {MAX_TEXT:,} bytes that you may read."
 
 

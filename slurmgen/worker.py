@@ -1,7 +1,8 @@
 """Call functions in other processes, with limits on time, memory and files.
 
-It is for work on untrusted text, such as the templates of a cloned repository: the kernel ends a process that
-reaches a limit. Functions and arguments are pickled, so they must come from slurmgen itself; a result is bytes.
+It is for work on untrusted text, such as the templates of a cloned repository: the kernel ends a process
+that reaches a limit. Functions and arguments are pickled, so they must come from slurmgen itself; a result is
+bytes.
 """
 
 import faulthandler
@@ -30,7 +31,6 @@ _TIMEOUT = 60.0
 
 _SIZE = 8
 "Bytes of the number before each message."
-
 _DONE, _FAILED = b"0", b"1"
 "The first byte of a reply: a result follows, or a traceback."
 

@@ -27,19 +27,15 @@ if TYPE_CHECKING:
 # Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F. Changes of the writing direction can
 # make a line look like another one (https://trojansource.codes).
 _DIRECTIONS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-
 _CONTROLS = re.compile(
     f"\x1b\\[[0-9;:]{{0,64}}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f{_DIRECTIONS}])"
 )
-
 _LONGEST = 65536
 "Characters of a line that are held back until its end is known."
-
 _NO_LABELS = (
     "no line is labelled with rank {}; with --label-ranks, or label_ranks in slurmgen.toml, each line of a "
     "new job begins with its rank"
 )
-
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 
 
@@ -203,7 +199,6 @@ def echo(text: str) -> None:
 
 INTERRUPTED = 130
 "Exit code after ^C."
-
 WHOLE = Part()
 
 

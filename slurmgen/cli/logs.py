@@ -187,7 +187,6 @@ def _print_state(transport: "Transport", job: "JobId") -> None:
 
 LONGEST_LINE = 1 << 16
 "Bytes after which a line that does not end is printed."
-
 _writes = threading.Lock()
 
 

@@ -74,7 +74,6 @@ def _is_terminal() -> bool:
 
 OWN = "Options"
 "The group of the options that only one command has."
-
 GROUPS = {
     "Job": "framework script module command replace_args launcher_args launcher_config rendezvous "
     "mixed_precision requeue requeue_signal segments sweep sweep_limit label_ranks mail mail_user "
@@ -87,7 +86,6 @@ GROUPS = {
     "Output": "output write all_jobs force format_ color as_json",
 }
 "The parameters of each group; all others are in OWN."
-
 _WIDTH = 28
 "Most columns of an option's name, beside which its description starts."
 

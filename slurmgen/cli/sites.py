@@ -213,9 +213,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 command.add_command(new, "new")
-
 command.add_command(discover, "discover")
-
 command.add_command(test, "test")
 
 

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 WIDTH = 40
 "Columns of the longest bar."
-
 _COLUMNS = 120
-
 _KINDS = (".svg", ".html", ".txt")
-
 # The drawing loads nothing from the network.
 _FONT_OF_THE_NETWORK = re.compile(r"@font-face\s*{[^}]*}\s*")
 
@@ -135,9 +132,7 @@ STATUS_HEADINGS = ("ID", "NAME", "SITE", "STATE", "TIME/LIMIT", "SUBMITTED")
 
 MIN_WIDTHS = {1: 8, 2: 12, 4: 17, 3: 9, 0: 8, 5: 10}
 "If the terminal is too narrow, columns are cut in this order, each down to its minimum."
-
 GAP = 2
-
 STYLES = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -145,7 +140,6 @@ STYLES = {
     "UNKNOWN": "magenta",
     "GONE": "magenta",
 }
-
 FAILED = "red"
 
 

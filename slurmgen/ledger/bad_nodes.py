@@ -19,16 +19,12 @@ from slurmgen.text import visible
 
 DAYS = 7.0
 "Default of `bad_node_days` in personal.toml."
-
 MOST_EXCLUDED = 20
 "Nodes that one script excludes."
-
 LONGEST = 200
 "Characters of a finding."
-
 BY_HAND = ""
 "Instead of a job: the user reported the node."
-
 NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 "The name of one node; also safe in a shell, in a directive and in a list of nodes."
 
@@ -90,16 +86,12 @@ class BadNode(Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = BadNode.__struct_fields__
-
 _NAMES = ", ".join(_FIELDS)
-
 _VALUES = f"({_NAMES}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
-
 _REPORTS = (
     f"SELECT {_NAMES} FROM reports WHERE NOT cleared AND until > ? "  # noqa: S608 (own names)
     "ORDER BY site, twin, since DESC, node"
 )
-
 _CLEAR = "UPDATE reports SET cleared = 1 WHERE site = ? AND twin = ? AND node = ? AND job = ?"
 
 

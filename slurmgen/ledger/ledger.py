@@ -33,7 +33,6 @@ CREATE TABLE IF NOT EXISTS jobs (
     submitted TEXT NOT NULL
 )
 """
-
 MIGRATIONS = (
     (_TABLE,),
     (
@@ -93,22 +92,16 @@ READ_PATIENCE, PATIENCE, BRIEFLY = 20.0, 60.0, 5.0
 
 Writers do not queue, a slow disk takes a second for each, and a job that was submitted has to be recorded.
 """
-
 SAY_AFTER = 3.0
 "Seconds after which a command says what it waits for."
-
 _TRY = 0.2
 "Seconds of one wait in SQLite, which ^C does not end."
-
 _SPACE = "Free space there, or in your quota (`df -h {folder}`, `quota`), then repeat the command."
-
 _RIGHTS = (
     "Let yourself write to it (`chmod u+rw {path}`, `chmod u+rwx {folder}`; a file system may be mounted "
     "read-only), then repeat the command."
 )
-
 _KEEP = "Leave it where it is: {purpose}. "
-
 _ADVICE = {
     "FULL": _SPACE,
     "IOERR": f"{_KEEP}Check its disk, and your quota (`df -h {{folder}}`, `quota`), then repeat the command.",
@@ -119,7 +112,6 @@ _ADVICE = {
     "NOTADB": "Restore it from a backup. If there is none, move it away to start a new one; but {loss}.",
 }
 "What to do, by SQLite's name of the error; only the last one may lose something, and says so."
-
 _ERRNO = {
     errno.ENOSPC: "FULL",
     errno.EDQUOT: "FULL",
@@ -127,7 +119,6 @@ _ERRNO = {
     errno.EPERM: "READONLY",
     errno.EROFS: "READONLY",
 }
-
 _OTHER = f"{_KEEP}Correct the cause, or restore it from a backup."
 
 
@@ -393,26 +384,16 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = Record.__struct_fields__
-
 # In brackets, because `key` and `commit` are keywords of SQL, and SQLite may read "..." as a string.
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
-
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
-
 INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
-
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
-
 _OF_COMMAND = "WHERE state = 'pending' AND fingerprint = ?"
-
 _CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
-
 _OF_RECORD = "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
-
 _SAVE_FINAL = f"UPDATE jobs SET final = ?, why = ?, requeued = ? {_OF_RECORD}"  # noqa: S608 (own names)
-
 _SAVE_SEEN = f"UPDATE jobs SET seen = ? {_OF_RECORD}"  # noqa: S608 (own names)
-
 _SETTLE = f"""{INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )

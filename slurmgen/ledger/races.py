@@ -49,11 +49,8 @@ def _set(transport: Transport, folder: str, word: str) -> str:
 
 
 _COLUMNS = "[key], command, chosen, over"
-
 _HAS_JOBS = "EXISTS (SELECT 1 FROM jobs WHERE part_of != '' AND part_of = races.[key])"
-
 _OF_COMMAND = f"WHERE over = 0 AND command = ? AND {_HAS_JOBS} ORDER BY [key] DESC"
-
 _OF_KEY = "WHERE [key] = ?"
 
 

@@ -21,10 +21,8 @@ from slurmgen.text import counted, listed, visible
 
 MOST_LINES, LONGEST = 20_000, 20_000
 "Lines that are read, and characters of one; rocm-smi prints one line for all GPUs of a node."
-
 STAND_IN = "twin-nvidia-smi"
 "A twin's stand-in for nvidia-smi. It has a name of its own, so that jobs do not take it for a GPU's program."
-
 # Without a container of its own, nvidia-smi lists all GPUs of the node; SLURM_STEP_GPUS names the job's.
 PROBE = f"""
 node=${{SLURMD_NODENAME:-$(uname -n)}}
@@ -305,10 +303,8 @@ class Sites:
 
 IDLE = 5
 "Percent of utilisation below which a GPU is idle."
-
 LONG = 60
 "Seconds after which an idle GPU is worth a line: between two batches it may be idle for a moment."
-
 Since = Mapping[tuple[str, int], float]
 "Since when each idle GPU is idle, in seconds, by node and index."
 

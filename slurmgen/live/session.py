@@ -22,14 +22,12 @@ from slurmgen.slurm.replies import JobState, is_of, whole_seconds
 from slurmgen.status.slurm import BETWEEN_REPLIES, REPLIES_UNTIL_GONE, as_logged_in, call, call_again
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")
-
 _ROW = re.compile(
     r"(?P<number>[0-9]{1,18})\|(?P<state>[A-Z_]{1,32})\|(?P<elapsed>[\w:-]{1,32})\|(?P<limit>[\w:-]{1,32})"
     r"\|(?P<node_count>[0-9]{1,9})\|(?P<cpus>[0-9]{1,9})\|(?P<nodes>[\w.,\[\]-]{0,4096})"
     r"\|(?P<submitted>[^|]*)\|(?P<folder>[^|]*)\|(?P<comment>.*)\|(?P<name>[^|]*)",
     re.ASCII,
 )
-
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
 
 
@@ -174,7 +172,6 @@ def node_of(transport: Transport, allocation: Allocation, name: str | None) -> s
 
 
 LOOPBACK = "127.0.0.1"
-
 MOST = 64
 "Connections at a time."
 
@@ -269,17 +266,12 @@ def _listening(port: int) -> socket.socket:
 
 
 _ADDRESS = re.compile(r"^.*\bNodeAddr=([A-Za-z0-9][\w.:-]{0,252})\b", re.MULTILINE | re.ASCII)
-
 _BEGIN = "slurmgen: connected"
-
 _MOST_BEFORE = 100_000
 "Bytes that a TaskProlog may print."
-
 _SECONDS = 5
 "In which the login node must reach the port."
-
 _TRY = 'timeout "$1" bash -c \'exec 3<>"/dev/tcp/$0/$1"\' "$2" "$3"'
-
 # The task ends when the program closes the connection, or soon after slurmgen has.
 # By default srun holds back what does not end with a line feed; with --unbuffered it writes to a terminal,
 # which must change no byte.

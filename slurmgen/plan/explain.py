@@ -74,9 +74,7 @@ _DIRECTIVES = {
     "mem-per-cpu": "mem",
 }
 "The key of the value of a directive, where it differs from the directive's name."
-
 _EXPORT = f"; {EXPORT_ALL}: tasks get the environment of this script"
-
 _SHAPES: dict[Tasks, tuple[str, str, str]] = {
     "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),
     "rank-per-gpu": ("one task per node", "the launcher starts one rank per GPU", "one per GPU"),

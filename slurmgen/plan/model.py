@@ -510,9 +510,7 @@ class Image(NamedTuple):
 
 
 DEFAULT_FRAMEWORK = "ddp"
-
 FRAMEWORK_WITHOUT_GPUS = "python"
-
 DEFAULT_GPUS = 1
 
 

@@ -38,7 +38,6 @@ from slurmgen.slurm import sbatch_options, units
 from slurmgen.text import counted, toml_key
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
-
 _PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]*")
 
 

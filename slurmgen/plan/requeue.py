@@ -11,7 +11,6 @@ from slurmgen.slurm import sbatch_options, units
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 LEAD = 120  # seconds; Slurm may send the signal a minute early or late
-
 REASONS = {
     "requeue": "Slurm requeues only a job that allows it",
     "open-mode": "each run of the job appends to the log of the previous run",
@@ -109,13 +108,11 @@ def _lead(limit: int) -> int:
 
 TRIES = 3
 "How often a job starts in all that leaves bad nodes."
-
 RETRY_REASONS = {
     "requeue": "the job leaves a bad node by a requeue, which Slurm must allow",
     "open-mode": "each run of the job appends to the log of the previous run",
 }
 "The reason for each sbatch option of a job that leaves bad nodes."
-
 # One name, or several in brackets as Slurm writes them, such as gpu[1-3,7].
 _NODES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?:\[[0-9,-]{1,200}\][A-Za-z0-9._-]{0,99}){0,4}")
 
@@ -217,10 +214,8 @@ EVENTS = frozenset(
     """.split()
 )
 "Of --mail-type, in lower case. https://slurm.schedmd.com/sbatch.html#OPT_mail-type"
-
 FIELDS = {"mail-type": "mail", "mail-user": "mail_user"}
 "The field of the request that sets an option."
-
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 

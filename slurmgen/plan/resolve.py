@@ -145,7 +145,6 @@ def _check_account(request: Request, site: Site, settings: Settings) -> None:
 
 LONGEST_NAME = 200
 "Characters of a job name: its log is NAME-ID.out, and a file name has at most 255 bytes."
-
 _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=:@-]*")
 
 

@@ -57,7 +57,6 @@ def _rate(of_site: Charge, place: Place) -> float:
 
 
 DEFAULT_CPUS_PER_GPU = 4
-
 DEFAULT_CPUS = 4
 
 
@@ -273,7 +272,6 @@ def mem_directive(site: Site, mem: str | None, layout: Layout, cpus: int) -> tup
 
 WITHOUT_GPUS = tuple(name for name, one in LAUNCHERS.items() if one.shape == "process-per-node")
 "The launchers of jobs without GPUs."
-
 MOST_GPUS_PER_NODE = 128
 "More than any node has, even with each GPU divided by MIG."
 
@@ -393,9 +391,7 @@ def _divisible(gpus: int, nodes: int, per_node: int | None) -> Hint:
 
 
 DEFAULT_MEM_PER_GPU = "16G"
-
 DEFAULT_MEM_PER_CPU = "4G"
-
 MOST_MEMORY = "64T"
 "More per node is taken for a typing error."
 
@@ -466,7 +462,6 @@ def _size(text: str) -> int:
 
 
 DEFAULT_TIME = "01:00:00"
-
 MOST_DAYS = 366
 "A longer time limit is taken for a typing error."
 

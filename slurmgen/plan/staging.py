@@ -12,14 +12,10 @@ from slurmgen.slurm.shell import Variable, is_full_path, word
 
 STAGED_DATA = "STAGED_DATA"
 "The variable with the folder of the data."
-
 _FOLDER = f'"${STAGED_DATA}"'
-
 _COPY = "copy"
-
 _NO_FILES = ("", "~", ".", "..")
 "Last parts of paths that name a folder."
-
 _TAR_OPTIONS = {
     ".tar": "-x",
     ".tar.gz": "-xz",

@@ -304,7 +304,6 @@ def _check_settings(ranks: Ranks, first: Ranks) -> None:
 
 ADDRESS = "SLURMGEN_PREFLIGHT"
 "The variable by which the nodes find the program's part in the batch script."
-
 _PROGRAM = ("python3", "-B", PREFLIGHT)  # -B: the job's folder stays free of bytecode
 
 
@@ -337,7 +336,6 @@ def find_preflight(
 
 
 SHELL_SUFFIX = ".sh"
-
 MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 

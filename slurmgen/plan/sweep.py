@@ -17,23 +17,18 @@ if TYPE_CHECKING:
 
 SLURMS_ARRAY_SIZE = 1001
 "Slurm's default of MaxArraySize."
-
 RUN_DIR = "RUN_DIR"
 "The variable with the folder of a run."
-
 ARGUMENTS = "arguments"
 "The variable of the script with the arguments of a run."
-
 RUN_DIR_VARIABLE = Variable(
     RUN_DIR,
     f"{TASK_FOLDER}/ID_TASK",
     f'"$PWD/{TASK_FOLDER}/${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"',
     "The folder of this task of the sweep.",
 )
-
 PROGRESS_DIR = "PROGRESS_DIR"
 "The variable with the folder whose files are the progress of a job that is requeued or in segments."
-
 _PROGRESS = Variable(PROGRESS_DIR, "$RUN_DIR", '"$RUN_DIR"', "Files of other tasks are not its progress.")
 
 

@@ -20,7 +20,6 @@ from slurmgen.slurm.shell import PER_TASK, Variable, literal, variables_in, word
 
 # Without it, the label is the rank within its node. https://docs.pytorch.org/docs/stable/elastic/run.html
 _TEMPLATE = "[rank${rank}]:"
-
 NAME = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
@@ -55,18 +54,14 @@ def label_variables(request: Request, launcher: Launcher, prefix: str) -> dict[s
 
 
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
 
 OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, NAME)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
-
 _TEMPORARY = ("nodes", "addresses")
-
 _RETRY = ("preflight", "report", "nodes", "bad", "known", "job")
-
 _REQUEUE = (
     "REQUEUE_FILE",
     "STOP_FILE",
@@ -83,7 +78,6 @@ _REQUEUE = (
 )
 
 _READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
-
 _SEGMENTS = (
     *("segments", "this", "task", "restarts", "ended", "previous", "before", "try", "how", "reply", "job"),
     *("shown", "shows", "newest", "old", "sign", "silent", "on", "id", "left", "code"),

@@ -20,9 +20,7 @@ from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed
 from slurmgen.remote.transport import Closing, Completed, Duplex, Socket, program, unreachable
 
 _PIPE = 1 << 20
-
 _DIAL_TIMEOUT = 10.0
-
 END_TIMEOUT = 1.0
 "Seconds until a shell ends whose command has ended; its login files may have started what does not."
 

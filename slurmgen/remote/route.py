@@ -36,12 +36,9 @@ if TYPE_CHECKING:
     from slurmgen.sites.model import Site
 
 Via = Literal["ssh", "local", "twin"]
-
 SshClient = Literal["paramiko", "openssh"]
-
 PAUSES = (0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0)
 "Seconds, on average, before a login that the host drops is begun again."
-
 _NAME_A_HOST = (
     "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
 )

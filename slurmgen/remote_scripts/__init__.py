@@ -12,11 +12,8 @@ from slurmgen.remote.transport import Transport, chunks
 from slurmgen.slurm.commands import CLEAN
 
 Program = Literal["submit", "close", "prune", "check_folder", "where"]
-
 _SHARED = ("common", "ownership")
-
 _OF_A_SUBMISSION = (*_SHARED, "submission", "intents", "lookup")
-
 PARTS: dict[Program, tuple[str, ...]] = {
     "submit": (*_OF_A_SUBMISSION, "sharing", "snapshot_store", "transfer", "sbatch", "login"),
     "close": _OF_A_SUBMISSION,
@@ -28,22 +25,17 @@ PARTS: dict[Program, tuple[str, ...]] = {
 
 # As for the frame: see remote/frame.py.
 _SHELL = ("bash", "--norc", "--posix", "-p")
-
 _END = "# slurmgen: the end"
-
 # The program is sent as standard input, which becomes descriptor 3, and not as an argument: csh could not
 # read its line feeds, and every user of the host can see arguments. If it is cut, none of it is run.
 _READ = (
     'exec 3<&0 </dev/null; read -r slurmgen_size <&3 && slurmgen_program=$(head -c "$slurmgen_size" <&3) && '
     f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
-
 MARK = "slurmgen answers"
 "The first text of a reply; a NUL is before and after it. What a script runs may print something first."
-
 _MAX_TEXTS = 500_000
 "In one reply."
-
 _COMMENT_LINES = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 

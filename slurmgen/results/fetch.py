@@ -37,11 +37,8 @@ FOUND = (
     '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//"'
 )
 "A program that prints the names of the files of a job; its arguments are the folder and tests of `find`."
-
 _BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
-
 _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
-
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
 
@@ -157,7 +154,6 @@ def _writable(folder: Path) -> Iterator[None]:
 
 MOST_FILES = 2000
 "Files that are listed."
-
 _TIMEOUT = 120.0
 
 _LIST = f"{FOUND} | head -z -n {MOST_FILES + 1} | {{ xargs -0 -r stat --printf='%s %Y %n\\0'; exit 0; }}"
@@ -319,7 +315,6 @@ def _ignore(folder: Path) -> None:
 
 
 _DIGITS = 18
-
 # A job may replace a file by a link to anywhere, so the file that is opened must be in the folder.
 _READ_FILE = (
     'cd "$1" >/dev/null && here=$(pwd -P) && real=$(readlink -f -- "./$2") || exit; '

@@ -17,19 +17,14 @@ from slurmgen.slurm.units import canonical_size
 
 Outcome = tuple[Literal["new", "same", "kept", "refused"], str]
 "The outcome for a file, and the reason if it was refused."
-
 _NEW: Outcome = ("new", "")
-
 _SAME: Outcome = ("same", "")
-
 _KEPT: Outcome = ("kept", "")
 
 _MAX_PATH = 4095
 "Bytes of a path, as Linux allows."
-
 _MAX_LINKS = 8
 "Links that a link may lead through."
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -151,10 +146,8 @@ def _opened_in(above: int, name: str) -> int:
 
 MAX_FILES = 1_000_000
 "Members of an archive."
-
 _MAX_TARGET = 4095
 "Bytes of where a symlink leads, as Linux allows."
-
 _LAST_TIME = 1 << 33
 "Seconds since 1970, in the year 2242."
 

@@ -125,7 +125,6 @@ _GPU_REQUESTS = {
     "gpus": "`--gpus=N` for the job",
     "none": "by the partition; the site refuses a request",
 }
-
 _MEMORY_FORMS = {
     "mem": "`--mem`",
     "mem-per-gpu": "`--mem-per-gpu`",
@@ -352,9 +351,7 @@ _GROUPS = {
     "container": "in a container",
     "task": "each task",
 }
-
 _INTERNET = {"yes": "yes", "no": "no", "proxy": "through a proxy", None: None}
-
 _CONDITIONS: dict[str, dict[str | bool, str]] = {
     "nodes": {"one": "on one node", "several": "on several nodes"},
     "tasks": {"per-gpu": "with one task per GPU", "per-node": "with one task per node"},
@@ -363,7 +360,6 @@ _CONDITIONS: dict[str, dict[str | bool, str]] = {
     "several_gpus": {True: "with several GPUs", False: "with one GPU or none"},
     "container": {True: "in a container", False: "without a container"},
 }
-
 _NAMES = {"gpu_type": "GPU type", "partition": "partition", "qos": "QoS"}
 
 

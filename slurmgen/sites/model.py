@@ -13,9 +13,7 @@ MOST = 1_000_000
 "A larger number is a typing error, whatever it counts."
 
 Count = Annotated[int, Meta(ge=1, le=MOST)]
-
 Limit = Annotated[int, Meta(ge=0, le=MOST)]
-
 Name = Annotated[
     str,
     Meta(
@@ -23,7 +21,6 @@ Name = Annotated[
         description="letters, digits and _ . + -, beginning with none of . + -",
     ),
 ]
-
 PartitionName = Annotated[
     str,
     Meta(
@@ -31,11 +28,9 @@ PartitionName = Annotated[
         description="letters, digits and _ . + : -, beginning with none of . + : -",
     ),
 ]
-
 Folder = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]
-
 JobFolder = Annotated[
     str,
     Meta(
@@ -43,7 +38,6 @@ JobFolder = Annotated[
         description="a full path of letters, digits and _ . / + -, in which a $NAME expands in the job",
     ),
 ]
-
 Host = Annotated[
     str,
     Meta(
@@ -51,7 +45,6 @@ Host = Annotated[
         description="the name of a host, without user and port",
     ),
 ]
-
 JumpHost = Annotated[
     str,
     Meta(
@@ -59,7 +52,6 @@ JumpHost = Annotated[
         description="[USER@]HOST[:PORT]",
     ),
 ]
-
 Address = Annotated[
     str,
     Meta(
@@ -67,7 +59,6 @@ Address = Annotated[
         description="an address that begins with https:// or http://",
     ),
 ]
-
 Date = Annotated[
     str,
     Meta(
@@ -75,7 +66,6 @@ Date = Annotated[
         description="a date as YYYY-MM-DD, YYYY-MM or YYYY",
     ),
 ]
-
 Environment = dict[VariableName, str]
 
 
@@ -84,7 +74,6 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
-
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
 
 Rate = Annotated[float, Meta(ge=0, le=MOST)]
@@ -154,9 +143,7 @@ class Source(Fact, frozen=True):
 
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
-
 Vendor = Literal["nvidia", "amd"]
-
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "optional", "none"]
 
 
@@ -311,7 +298,6 @@ class Qos(Limits, frozen=True):
 
 
 HostRule = Literal["hostname", "ip"]
-
 EngineName = Literal[
     "apptainer", "singularity", "pyxis", "edf", "podman", "podman-hpc", "shifter", "charliecloud"
 ]

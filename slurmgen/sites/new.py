@@ -13,10 +13,8 @@ from slurmgen.text import toml_key, toml_value, visible
 from slurmgen.toml import explained, field_notes, shortened
 
 Keys = tuple[str, ...]
-
 Facts = Mapping[Keys, Any]
 "Values of a profile by the keys that lead to them."
-
 _LONGEST = 1000
 
 
@@ -96,7 +94,6 @@ class Question(NamedTuple):
 
 
 _MAX_TIME = "limits.max_time"
-
 _KEY_IN_TABLE = {"partitions": "partitions.gpu.default", "gpu.types": "gpu.types.a100.label"}
 "An example of a key in a table whose names are the site's own."
 
@@ -282,7 +279,6 @@ _IN_PARTITION = (
     Open(("max_time",), "2-00:00:00", "Longest time limit of a job here"),
     Open(("node",), {"gpus": 4, "cpus": 64, "memory": "500G"}, "Nodes, where they differ from [node]"),
 )
-
 LATER = (
     Open(("time",), "01:00:00", "Time limit of a job that requests none"),
     Open(("architecture",), "x86_64", "Architecture of the GPU nodes: x86_64 or aarch64"),
@@ -297,10 +293,8 @@ LATER = (
 
 MARK = "# ?"
 "Begins the lines of questions that wait for an answer."
-
 ANSWERS, DISCOVERED = "answers", "discover"
 "The sources of what the user answered, and of what a cluster reported."
-
 _HEAD = (
     "# {name}, written by `slurmgen sites new` on {date}.",
     "# A key that is not set is unknown: slurmgen then requires an option, or uses a default.",

@@ -303,7 +303,6 @@ def _joined(*parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SIZES = {"1gpu": "one GPU", "node": "one node", "2nodes": "two nodes"}
-
 SIX_SHAPES = (
     ("python", "1gpu"),
     ("ddp", "node"),
@@ -313,12 +312,9 @@ SIX_SHAPES = (
     ("lightning", "2nodes"),
 )
 "Framework and size. They cover every launcher, and each way of starting ranks on several nodes."
-
 _GPUS = 4
 "GPUs of a node, where the profile does not say."
-
 _ACCOUNT = "project1"
-
 _NO_OPTIONS = Request()
 
 

@@ -165,7 +165,6 @@ CLEAN = (
 )
 
 SEPARATOR = "|"
-
 _EMPTY = frozenset({"None", "(null)", "N/A", "Unknown", "INVALID", "Partition_Limit", "None assigned"})
 "What Slurm prints where there is no value."
 
@@ -206,7 +205,6 @@ SQUEUE = (
     Field("%k", "comment"),
     Field("%j", "name", str),
 )
-
 # All are in 20.11 too (https://slurm.schedmd.com/archive/slurm-20.11.9/sacct.html).
 SACCT = (
     Field("JobID", "id", str),
@@ -224,7 +222,6 @@ SACCT = (
     Field("Comment", "comment"),
     Field("JobName", "name", str),
 )
-
 # The highest exit code of the steps that srun started is not printed 128 too small.
 EXIT_CODES = (
     Field("JobID", "id", str),

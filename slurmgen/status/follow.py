@@ -12,11 +12,8 @@ from slurmgen.status.logs import Followed, follow_all
 from slurmgen.status.slurm import Busy
 
 FIRST_PAUSE = 1.0
-
 LONGEST_PAUSE = 60.0
-
 ATTEMPTS = 4
-
 PATIENCE = 600.0
 "Seconds without any reply after which following stops with an error."
 

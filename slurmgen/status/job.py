@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 FINAL = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
 "States after which Slurm does not requeue a job by itself, as it may after a preemption or a node failure."
-
 _FORGOTTEN = "Slurm has no record of it any more"
-
 _FRESH = 60.0
 "Seconds for which the same state is not recorded again: each time rewrites a part of the ledger."
 
@@ -116,12 +114,9 @@ def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tupl
 
 NEW = 60.0
 "Seconds after the submission in which a job that Slurm does not list is not yet gone."
-
 Connect = Callable[[Route], Transport]
-
 Borrow = Callable[[Route], AbstractContextManager[Transport]]
 "A connection for the time of a block, which may stay open after it."
-
 Result = TypeVar("Result")
 
 
@@ -370,7 +365,6 @@ def query_path(transport: Transport, job: JobId, *, stderr: bool = False) -> str
 
 
 _SELECTION = re.compile(r"(?P<job>[^\[\]]+)\[(?P<parameters>.+)\]", re.DOTALL)
-
 _HINT = "Write NAME[lr=1e-3], or several with commas; `slurmgen status NAME --tasks` lists them."
 
 

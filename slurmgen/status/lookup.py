@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from slurmgen.ledger.places import Confirm
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
-
 _GROUP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
-
 LAST = "last"
 "The name of the job that was submitted last."
-
 Options = Mapping[str, Any]
 "Route options of the command line, by name; None where the user gave none."
-
 SiteRoute = Callable[[str], Route]
 "Returns the route to a site."
 

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 OF_ONE_NODE = frozenset({"check", "gpu-count", "gpu-ecc", "gpu-memory", "gpu-product", "peer", "product"})
 "The checks that need no other node; each other one may compare nodes, and sees nothing on one alone."
-
 _OF_GPUS = "gpu-"
 "What the names of checks begin with that need the GPUs of a node."
-
 _OF_TORCH = frozenset({"gpu-link", "gpu-product", "gpu-slow"})
 "The checks that need PyTorch too."
 

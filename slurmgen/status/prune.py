@@ -10,11 +10,8 @@ from slurmgen.errors import CommandFailed
 from slurmgen.remote.transport import Transport
 
 _KINDS = {"run", "snapshot", "env"}
-
 _STATES = {"kept", "free", "removed", "removable", "unfetched"}
-
 Task = Literal["KEEP", "TRY", "PRUNE", "ALL"]
-
 TIMEOUT = 600.0
 "Seconds; adding up sizes and removing files can take minutes."
 

@@ -73,7 +73,6 @@ def _has_secrets(record: Record) -> bool:
 
 
 FAILURES = ENDED - {"COMPLETED"}
-
 _NOT_YET_LISTED = "it is new, and no reply of Slurm has it yet; try again in a minute"
 
 

@@ -16,7 +16,6 @@ from slurmgen.status.slurm import UNKNOWN, ended, outcome
 
 MARGIN = 1.25
 "How much more than the job used the next request asks for: runs differ, and Slurm samples memory."
-
 _STEPS = ((3600, 300), (12 * 3600, 1800), (1 << 62, 3600))
 "Seconds up to which a time limit is rounded up to a multiple of the second number."
 
@@ -180,10 +179,8 @@ _SIGNAL_OF_STATE = {
     "BOOT_FAIL": None,
 }
 "The signal with which Slurm ends such a job, if it does, whatever its record contains."
-
 _SLURMD_FAILED = 53
 "Slurm records 0:53 if slurmd could not start the job; it is not the number of a signal."
-
 _NO_RECORD = Record(id="", site="", via="local", name="", folder="", output="", submitted="")
 
 

@@ -22,13 +22,11 @@ USE_EXCLUDED = (
     "`slurmgen nodes` lists and clears bad nodes."
 )
 "For a job that no nodes are left for."
-
 RELEASE = (
     "Run `scontrol release {}` on the cluster, or `slurmgen cancel {}`. If it is held again, tell the site's "
     "support: a node has a fault."
 )
 "For a job that Slurm holds."
-
 MAX_TASKS = 20
 "Tasks of an array that are listed."
 

@@ -20,7 +20,6 @@ _LINE = re.compile(
 
 UNFINISHED, FINISHED, FAILED = "unfinished", "finished", "failed"
 "How a segment ended."
-
 _SEGMENT = re.compile(
     r"^slurmgen: segment ([0-9]{1,9}) of ([0-9]{1,9}) "
     r"(?:is unfinished, (?:at step ([0-9]{1,18})|no step recorded), ([0-9]{1,9}) without progress"
@@ -86,10 +85,8 @@ NO_PROGRESS = Why(
     "two segments in a row made no progress, so that no further one was started",
     "Make the script save, report its step and continue (docs/requeue.md), and submit it again.",
 )
-
 _UNFINISHED = (75, 0)
 "The exit status and the signal of a segment that is unfinished."
-
 _CONTINUE = "`slurmgen resubmit {} --segments N` submits it again; its script must find the checkpoint."
 
 

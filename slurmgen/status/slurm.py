@@ -14,17 +14,14 @@ from slurmgen.slurm.commands import CLEAN, JobId
 from slurmgen.slurm.replies import GONE, JobState
 
 _NOT_FOUND = 127
-
 UNKNOWN = "UNKNOWN"
 "State of a job when the query failed."
 
 NO_SLURM = "Is it the login node of a Slurm cluster? Slurm must be on the PATH of a login shell."
-
 _CONFIGURATION = (
     "Slurm's commands do not find their cluster. Is the host a login node, and does SLURM_CONF, if it is "
     "set, name the right file? `sinfo` should work in a shell on that host."
 )
-
 HINTS = {
     "Invalid account": "Name an account that you may charge with --account.",
     "invalid partition": "Name one of the site's partitions with --partition; `sinfo` lists them.",
@@ -40,35 +37,26 @@ HINTS = {
 "What to do about an error, by a part of its message."
 
 _UNKNOWN_JOB = "Invalid job id"
-
 _MOST_CODES = 200
 "Jobs and tasks for whose exact exit code accounting is asked: its JSON takes kilobytes for each."
-
 _BUSY = re.compile(
     "timed out|unable to contact|connect|communication|zero bytes|receive|endpoint|standby|temporar"
     "|rate limit|too many|busy|try again|not respond",
     re.IGNORECASE,
 )
 "What Slurm prints if the controller or the database does not reply now: it says nothing about jobs."
-
 _PAUSES = (0.5, 1.0, 2.0)
 "Seconds before a query is repeated."
-
 _SLOW = 5.0
 "Seconds after which a query that failed is not repeated: the command itself has tried for long."
-
 QUERIES_UNTIL_GONE = 4
 "Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
-
 BETWEEN_REPLIES = 1.0
 "Seconds before a reply is checked by a second one."
-
 REPLIES_UNTIL_GONE = 3
 "Replies in a row after which a job that Slurm does not list is not there."
-
 _REPLIES = 5
 "Replies about a job that has ended, at most; accounting mostly has all after two seconds."
-
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
 
 

@@ -14,10 +14,8 @@ from slurmgen.text import counted
 
 FAILED = ENDED - {"COMPLETED", "CANCELLED", "REVOKED"}
 "The states of tasks that failed; those that were cancelled did not."
-
 _ORDER = ("COMPLETED", "FAILED", "RUNNING", "PENDING")
 "The states that come first in a line."
-
 UNLISTED = "not listed"
 "The state of a task that Slurm does not list, mostly because it has forgotten it."
 

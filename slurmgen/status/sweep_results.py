@@ -19,15 +19,11 @@ FILES = ("metrics.jsonl", "steps.jsonl")
 
 METRICS_BYTES = 8 << 20
 "Of the end of a file."
-
 MOST_POINTS = 2000
 "Of a curve; of more, some at equal distances are kept."
-
 MOST_CURVES = 60
-
 _AXES = ("step", "global_step", "iteration", "epoch")
 "The names of the horizontal axis, the finest first."
-
 _LINE = "line"
 
 _READ_METRICS = '[ ! -e "$1" ] || { exec <"$1" && tail -c "$2"; }'
@@ -102,16 +98,11 @@ def _thinned(points: Sequence[Any]) -> Sequence[Any]:
 
 
 Value = float | int | str | bool
-
 MOST_BYTES = 8192
 "Of summary.json, or of the end of metrics.jsonl; a longer one does not count."
-
 _MOST_TEXT = 200
-
 _MOST_VALUES = 200
-
 _TIMEOUT = 300.0
-
 # A NUL ends each name and each content, before which is a `=`.
 _READ = f"""
 export LC_ALL=C

@@ -15,10 +15,8 @@ from slurmgen.status.report import Report
 from slurmgen.status.slurm import QUERIES_UNTIL_GONE, UNKNOWN, Busy, task_order
 
 FIRST_PAUSE = 1.0
-
 LONGEST_PAUSE = 60.0
 "Seconds between two queries; many users share a controller."
-
 FIRST_QUERIES = 12
 "Queries without any reply, in about six minutes, after which waiting is given up."
 

@@ -15,9 +15,7 @@ from slurmgen.status.slurm import UNKNOWN, cancel
 from slurmgen.submit.forget import settle
 
 CANCELLED = "CANCELLED"
-
 GIVEN_UP = "it has no job, and can have none"
-
 Notify = Callable[[str], None]
 
 

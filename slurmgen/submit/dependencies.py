@@ -20,7 +20,6 @@ from slurmgen.status.slurm import UNKNOWN
 
 _PAUSES = (2.0, 4.0, 8.0)
 "Seconds in which accounting may still receive a job."
-
 _READ = 100
 "Records of one name that are read: the last of them, since earlier ones cannot be meant."
 

@@ -40,15 +40,12 @@ from slurmgen.text import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second. Below this speed, sending the project times out."
-
 _AGAIN = "The same command again finds the job, or submits it if there is none."
-
 _ATTEMPTS = 5
 "How often the key is sent, while the remote host lacks a snapshot or is too slow to call sbatch."
 
 _MAX_TEXT = 4096
 "Characters of a path."
-
 _SECONDS = re.compile(r"[0-9]{1,11}")
 
 Count = Callable[[int, int], None]
@@ -323,9 +320,7 @@ def _args(record: Record, timeouts: Timeouts) -> list[str]:
 
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "The causes, among the many lines that tar prints when it fails."
-
 _SPACE = "Check the free space and the permissions of that folder, or name another one with --remote-dir."
-
 _HINTS = {
     "sbatch was not found": NO_SLURM,
     "too busy": "Try again later.",

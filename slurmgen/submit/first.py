@@ -148,7 +148,6 @@ class Logins:
 
 LIMIT = 30.0
 "Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
-
 Made = tuple[Prepared, Observer]
 "A submission, and what is called as it proceeds."
 

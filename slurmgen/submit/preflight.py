@@ -20,19 +20,15 @@ from slurmgen.status.nodes import Scope
 from slurmgen.submit.prepare import Prepared, Upload, prepare
 
 NAME = "preflight"
-
 _TRAINING = ("true",)
 "The job only checks nodes; it trains nothing."
-
 _FRAMEWORKS = {True: "srun", False: "tensorflow"}
 "How the job starts that command, with and without GPUs: the latter allows several nodes without GPUs."
-
 _OF_PROJECT = (
     *("account", "partition", "qos", "gpu_type", "exclude"),
     *("container", "container_engine", "binds", "env", "not_secret", "modules"),
 )
 "What slurmgen.toml decides: which nodes, and their software."
-
 _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
 
 

@@ -86,10 +86,8 @@ def hash_of(*texts: str) -> str:
 
 
 DEFAULT_REMOTE_DIR = "slurmgen"
-
 MAX_SIZE = 1 << 30
 "Bytes of a project, above which it is not sent unless the user allows it."
-
 _LISTED = 5
 "Files that an error names."
 

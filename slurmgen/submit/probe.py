@@ -22,11 +22,8 @@ from slurmgen.submit.prepare import Prepared, Upload, prepare
 from slurmgen.submit.submission import Observer, submission
 
 NAME = "slurmgen-probe"
-
 _SECONDS = 60
-
 Lines = tuple[tuple[str, str], ...]
-
 _PROBES = 100
 "Records of probes that are read, the last ones."
 

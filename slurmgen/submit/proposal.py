@@ -18,9 +18,7 @@ from slurmgen.status.failure_patterns import MORE_MEMORY, RUN_AGAIN, STOP_EARLIE
 from slurmgen.submit.script import BatchScript
 
 PER_NODE = "mem"
-
 PER_CPU = "mem-per-cpu"
-
 PER_GPU = "mem-per-gpu"
 
 
@@ -86,10 +84,8 @@ def _size(text: str | None) -> int | None:
 
 ABOVE_PEAK = 1.25
 "Times the measured peak, which Slurm samples only every few seconds."
-
 ABOVE_REQUEST = 1.5
 "Times what was not enough."
-
 LONGER = 2
 "Times the time limit that was reached."
 

@@ -33,15 +33,11 @@ from slurmgen.submit.submission import Observer, Outcome, submission, with_secre
 from slurmgen.text import counted, listed
 
 FIRST_PAUSE = 1.0
-
 LONGEST_PAUSE = 30.0
 "Seconds between two queries: a job that has started waits for at most so long."
-
 _REST = 5.0
 "Seconds that what a thread does may take to end."
-
 Result = TypeVar("Result")
-
 Say = Callable[[str], None]
 "Receives what happens, line by line; several threads call it."
 
@@ -211,7 +207,6 @@ Event = tuple[Runner, Report | Exception]
 
 POLL = 1.0
 "Seconds after which the ledger is read again: another command may have cancelled the race."
-
 _AGAIN = "The same command continues; until then, none of its jobs runs the program."
 
 

@@ -17,7 +17,6 @@ from slurmgen.text import visible
 
 SERVICE = "slurmgen"
 "The service of the keyring's entries; the user is the name of the variable."
-
 MAX_SIZE = 100_000
 "Bytes of one value; Linux takes no variable with more than 128 KiB."
 

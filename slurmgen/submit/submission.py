@@ -139,7 +139,6 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
 
 
 _log = logging.getLogger(__name__)
-
 _NEW_GROUP = "The other jobs are not submitted. Correct the cause; the same command then starts a new group."
 
 

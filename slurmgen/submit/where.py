@@ -29,16 +29,11 @@ from slurmgen.status.slurm import hint_for
 
 LIMIT = 5.0
 "Seconds for each site, its login included."
-
 _OF_LIMIT = 0.6
 "The share of it that one of Slurm's commands may take."
-
 _KILLED = "137"
-
 _ZONE = re.compile(r"([+-])([0-9]{2})([0-9]{2})")
-
 _COUNT = re.compile(r"\s*([0-9]{1,9}) (\S{1,256})")
-
 NO_ANSWER = "it did not reply within {:g} seconds"
 
 

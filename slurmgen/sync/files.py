@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 "Files that cannot be sent and are named one by one."
-
 _LONGEST = 300
 
 
@@ -172,7 +171,6 @@ def readable() -> Iterator[None]:
 _IGNORED = (
     "Check its path relative to that folder, and whether a .gitignore or .slurmgenignore leaves it out."
 )
-
 _NO_PROJECT = (
     "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
     "on the remote host, or none."
@@ -409,15 +407,12 @@ _PUBLIC = """
     *.pub *[._-]example *[._-]sample *[._-]template *[._-]dist example*.env sample*.env template*.env
     *[._-]example.env
 """
-
 _TABLE: tuple[tuple[str, str | None], ...] = (
     *((pattern, what) for what, names in SECRETS.items() for pattern in names.split()),
     *((pattern, None) for pattern in _PUBLIC.split()),
 )
 "Each pattern with the kind of secret; the last that matches decides."
-
 _MAYBE_PUBLIC = "possibly a private key"
-
 _BEGIN, _PRIVATE = b"-----BEGIN ", b"PRIVATE KEY"
 
 

@@ -23,9 +23,7 @@ from slurmgen.text import visible
 
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
-
 _CHUNK = 1 << 20
-
 _log = logging.getLogger(__name__)
 
 
@@ -151,7 +149,6 @@ def _file(name: str, path: str, entry: Entry) -> Iterator[bytes]:
 
 
 _FIELDS, _REST = b"%07o\0%07o\0%07o\0%011o\0%011o\0", b"0" + bytes(100) + b"ustar  \0" + bytes(247)
-
 _SUM = sum(_REST) + 8 * ord(" ")
 "Of the constant bytes of a header; while they are added, its checksum is blank."
 
@@ -179,13 +176,10 @@ RACY = 2_000_000_000
 It may have changed again within one tick of its file system's clock, which stat does not show; git
 calls that racy (https://git-scm.com/docs/racy-git). Two seconds are the coarsest clock, FAT's.
 """
-
 _KEPT = 64
 "Manifests in the cache: those sent last."
-
 _COMPARED = 4
 "Snapshots among which the nearest is chosen: those used last."
-
 _NEAR = 100_000
 "Bytes to send that are so few that no other snapshot is looked at."
 

@@ -20,14 +20,10 @@ from slurmgen.twin.store import Twin
 
 USUAL_ACCOUNT = "twin"
 "The account that all jobs are charged to if the twin accepts any account."
-
 USUAL_QOS = "normal"
 "The QoS of Slurm itself, which jobs have that name none."
-
 _ACCOUNT = re.compile(r"\w[\w.@+-]*")
-
 _REPLACES = ("OverPartQOS", "PartitionTimeLimit", "PartitionMaxNodes", "PartitionMinNodes")
-
 _INVALID_ACCOUNT = 2045
 "Slurm's error number."
 
@@ -177,9 +173,7 @@ def _tres(kind: str, most: int | None, least: int | None) -> Iterator[str]:
 
 
 _TIMEOUT = 120.0
-
 _SMALL = ("--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M")
-
 _SMALL_AND_FAST = (
     *_SMALL,
     *("--key-buffer-size=1M", "--aria-pagecache-buffer-size=1M", "--performance-schema=OFF"),

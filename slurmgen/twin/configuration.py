@@ -31,10 +31,8 @@ STAND_INS = {
     "twin-nvidia-smi": "nvidia_smi.sh",
 }
 "They come last in PATH."
-
 SRUN = "srun.py"
 "It comes first in PATH, where a plug-in of Slurm runs the containers."
-
 EXECUTABLE = 0o700
 
 
@@ -111,11 +109,9 @@ def _write_ssh(layout: Layout) -> None:
 
 # Without it, on every address of the machine.
 _LISTENS_ON_HOST_NAME = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
-
 # For slurmctld and slurmd if the host name resolves to an address such as 127.0.1.1. srun must not listen
 # there: slurmd would reply to 127.0.0.1, from where srun connects.
 DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
-
 _MANY_LICENSES = 1000
 "Of each license that the profile names; how many the site has is not known."
 

@@ -17,9 +17,7 @@ from slurmgen.errors import TwinError
 from slurmgen.twin.layout import Layout
 
 START_TIMEOUT = 120.0
-
 GRACE = 5.0
-
 LOG_LINES = 8
 
 
@@ -166,7 +164,6 @@ def clean_environ() -> Mapping[str, str]:
 
 
 PROC = Path("/proc")
-
 LAST = 10.0
 "Seconds that a killed process has to end; one that waits for a disk or for a CPU does not end at once."
 

@@ -121,25 +121,16 @@ def _version(slurmctld: str) -> tuple[int, int]:
 
 RELEASES = {"22.05": "bookworm", "24.11": "trixie"}
 "The Debian release that has a Slurm release."
-
 PLUGINS = "lib/slurm-wlm"
-
 _SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge")
 "The packages with the programs of a twin."
-
 _MORE = ("slurm-wlm-mysql-plugin", "patchelf")
-
 _NEEDED = ("apt-get", "dpkg-deb")
-
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
 _INDEX = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
-
 _ARCHIVE = "Debian|Debian|"
 "How apt lists Debian's own archive; its security archive has another label."
-
 _TIMEOUT = 600.0
-
 _LOG_LINES = 5
 
 
@@ -266,17 +257,11 @@ def _run(*argv: str) -> str:
 
 
 INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
-
 INSTALL_ACCOUNTING = "apt-get install --no-install-recommends slurmdbd mariadb-server"
-
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-
 SLURM_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
-
 SSH_PROGRAMS = ("sshd", "ssh-keygen")
-
 DATABASE_PROGRAMS = ("mariadbd", "mariadb-install-db")
-
 ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr")
 
 # Below the ephemeral ports (32768 and up) and below the MASTER_PORTs that scripts use (20000 and up).

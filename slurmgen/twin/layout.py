@@ -16,7 +16,6 @@ from slurmgen.twin.installation import Installation
 
 _GPUS, _CPUS, _MEMORY = 8, 64, 512 * 1024
 "Of a node whose facts the profile omits; memory in MiB. It is larger where the shares of its GPUs need it."
-
 DEFAULT_PARTITIONS = {"main": Partition(default=True)}
 
 _REFUSED = ("reservation", "nodelist", "exclude", "clusters", "bbf")
@@ -163,7 +162,6 @@ def _not_enforced(site: Site) -> Iterator[str]:
 
 
 LOCALHOST = "127.0.0.1"
-
 MOST_NODES = 254
 
 

@@ -31,9 +31,7 @@ from slurmgen.web.pages import Settings, fields, page, settings_of
 from slurmgen.web.sites import profiles
 
 MOST_NODES = 4
-
 MOST_TASKS = 8
-
 MOST_RANKS = 16
 "Shown of each; a number says how many more there are."
 
@@ -98,7 +96,6 @@ def _text(plan: Plan) -> str:
 
 MOST_TEXT = 20_000
 "Characters of a form."
-
 MOST_TABLE = 500_000
 "Characters of the parameters of all runs of a sweep."
 
@@ -177,7 +174,6 @@ _ELSEWHERE = "Write such a job into slurmgen.toml, and use the command line."
 
 PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
 "The fields that the hints depend on."
-
 NAMED_BY_SITE = ("partition", "qos", "gpu_type", "container_engine")
 "The fields whose values a profile names; another site has other ones."
 
@@ -362,7 +358,6 @@ COMMON = Group(
         Field("script_args", "Arguments", placeholder="--epochs 20", help="Quoted as in a shell."),
     ),
 )
-
 GROUPS = (
     Group(
         "Module or command instead of a script",
@@ -488,7 +483,6 @@ def _titles(*, public: bool) -> dict[str, str]:
 
 _SHOWN = "shown"
 "The field with the values that the shown hints are for."
-
 _UNKNOWN = "unknown"
 "The field with an unknown name of the address, which is then refused."
 

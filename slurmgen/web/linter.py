@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 _SECONDS, _PATIENCE = 1.5, 0.4
 "Of a check, and of waiting for a process."
-
 _BUSY = "The linter is busy with other scripts. Try again in a few seconds.\n"
-
 _STOPPED = (
     f"The check was stopped after {_SECONDS} seconds: the script is too complex to check here, "
     "or the server has too much to do.\n"
@@ -114,7 +112,6 @@ _INLINE = re.compile(
     r"`(?P<code>[^`]+)`|(?P<link>https://[^\s)]+)"
     r"|(?P<thread>(?P<repository>[\w.-]+/[\w.-]+) (?:issue|pull request) (?P<number>\d+))"
 )
-
 _HEADING, _INDENT = "## ", "    "
 
 

@@ -174,7 +174,6 @@ def _refused(
 
 
 _FOREVER = 2**64 - 1
-
 _UNREADABLE = Exception
 "What is raised for an invalid certificate: cryptography does not document it."
 

@@ -106,14 +106,10 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-
 _SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-
 _DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-
 # A host name is inserted into a ProxyCommand, which a shell runs; OpenSSH refuses the same names.
 _HOST = re.compile(r"[\w:\[\]%][\w.:\[\]%-]*")
-
 _USER = re.compile(r"[^-\s\x00-\x1f;&<>|`$'\"\\(){}][^\s\x00-\x1f;&<>|`$'\"\\(){}]*")
 
 _SWITCHES = {
@@ -124,9 +120,7 @@ _SWITCHES = {
 
 # `[USER@]HOST[:PORT]`, as ProxyJump has it; an IPv6 address stands in brackets.
 _HOST_SPEC = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?/?")
-
 _MAX_JUMPS = 8
-
 _PROXY_SSH = re.compile(r"^\s*(?:\S*/)?ssh(?=\s)")
 
 Options = Mapping[str, Sequence[str]]
@@ -357,14 +351,11 @@ def _is(pattern: str, name: str) -> bool:
 
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-
 TIMEOUT = 30.0
 "Seconds for the commands of `Match exec` and for the canonicalization of names."
 
 _PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
-
 _EXPANDED = {"certificatefile", "identityagent", "identityfile", "proxycommand", "proxyjump", *_PATH_LISTS}
-
 # ssh prints paths without quotes, also with blanks in them; each begins with a slash or a tilde.
 _NEXT_PATH = re.compile(r"\s+(?=[/~])")
 
@@ -453,14 +444,11 @@ def _home() -> str:
 
 DEEPEST = 16
 "How deep files may include one another, as in OpenSSH."
-
 MOST_FILES = 256
 "Number of files that are read; each takes longer than the one before."
 
 _ALONE = {"all", "canonical", "final"}
-
 _WITH_VALUE = {"exec", "host", "localuser", "originalhost", "user"}
-
 _PROBE = "slurmgenprobe"
 
 

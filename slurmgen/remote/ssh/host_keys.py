@@ -22,14 +22,10 @@ from slurmgen.remote.ssh.config import Destination
 
 KNOWN_HOSTS_LIMIT = 16_000_000
 "Bytes of a file; those of large sites have a few megabytes."
-
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
-
 _BLANKS = re.compile(r"[ \t]+")
-
 # OpenSSH accepts these as names of the key, too.
 _RSA = {"ssh-rsa", "rsa-sha2-256", "rsa-sha2-512"}
-
 # Its base64 decoder skips them, such as the carriage return of a file from Windows.
 _SKIPPED = str.maketrans("", "", "\r\v\f")
 
@@ -242,7 +238,6 @@ def _entries(paths: Iterable[Path], host: str) -> list[Entry]:
 
 
 _MAGIC = b"SSHKRL\n\0"
-
 _TIMEOUT = 30.0
 
 

@@ -46,10 +46,8 @@ from slurmgen.remote.transport import (
 
 INTERVAL = 15.0
 "Seconds between two requests to the host; they also keep the connection alive in firewalls."
-
 SILENCE = 45.0
 "Seconds without a byte after which the connection counts as broken."
-
 _POLL = 1.0
 
 
@@ -119,13 +117,10 @@ class Keepalive:
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
-
 HANDSHAKE_LIMIT = 1_000_000
 "Bytes that a host may send before the key exchange; a few kilobytes are usual."
-
 ANSWER_TIMEOUT = 120.0
 "Seconds for one authentication step; the user may have to look up a code."
-
 # Without a handler Python prints paramiko's warnings, tracebacks included.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 

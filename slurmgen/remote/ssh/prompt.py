@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 "Number of attempts at a prompt, as in OpenSSH."
-
 _TERMINAL = "/dev/tty"
 
 
@@ -109,7 +108,6 @@ def _restore(terminal: int, settings: list[object]) -> None:
 
 
 _PART = 65536
-
 _TURN = 0.05
 "Seconds until it is tried again to send what the other side did not take."
 

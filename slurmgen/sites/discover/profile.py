@@ -152,11 +152,8 @@ def _least_memory(found: Iterable[Kind]) -> dict[Kind, int]:
 
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-
 PARTITION_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99}")
-
 Keys = tuple[str, ...]
-
 Entry = Mapping[str, str]
 
 
@@ -248,7 +245,6 @@ def _qos(text: str) -> dict[str, Entry]:
 
 
 _ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
-
 _PROGRAMS = {"ch-run": "charliecloud"}
 
 
@@ -436,26 +432,20 @@ _CONFIG = (
     *("SLURM_VERSION", "JobSubmitPlugins", "CliFilterPlugins", "EnforcePartLimits"),
     *("DefMemPerNode", "DefMemPerCPU", "JobRequeue", "KillWait", "PreemptMode", "PriorityFlags"),
 )
-
 _PARTITION = (
     *("AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos", "AllowGroups", "QoS", "DefaultTime"),
     *("DefMemPerNode", "DefMemPerCPU", "MaxMemPerCPU", "PreemptMode", "TRESBillingWeights"),
 )
-
 _QOS = ("Flags", "MaxTRES", "MaxTRESPerUser", "MaxTRESPerNode", "GrpTRES", "UsageFactor", "MaxJobsPerUser")
-
 _LOGIN_NODE = {
     "architecture ": "architecture of the login node",
     "engine ": "container engines",
     "module ": "modules",
 }
-
 _USUAL = {"ALL", "OFF", "1.000000", "1"}
 "Values that change nothing."
-
 _MOST = 40
 "Kinds of nodes that are listed."
-
 _LONGEST = 200
 "Characters of a line from the cluster."
 
@@ -532,7 +522,6 @@ SLURM_CANNOT_KNOW = (
     "modules, and the variables that NCCL needs on this network",
     "whether compute nodes reach the internet",
 )
-
 _ABOUT = {
     CONFIG: "the configuration",
     PARTITIONS: "partitions",

@@ -47,20 +47,14 @@ from slurmgen.web.jobs.rows import job_of, key_of, record_of, record_of_job
 from slurmgen.web.pages import fields, page
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
-
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
-
 FAILED = "failed"
 "Instead of the number of a task: those that failed."
-
 SBATCH = (PER_CPU, PER_GPU)
 "The options of sbatch that the form has."
-
 FIELDS = ("time", "gpus", "mem", *SBATCH)
 "All that may change: fields of the request, and those options."
-
 _CHANGED = "it is not known whether this form has submitted a job, and the form has changed since"
-
 _AS_SENT = "Undo the changes and press Submit, which finds the job. For another job, open the form again."
 
 
@@ -311,7 +305,6 @@ CANCEL_ROUTES = (
 )
 
 _LABELS = {"time": "Time limit", "gpus": "GPUs"}
-
 _MEMORY = {"mem": "Memory per node", PER_CPU: "Memory per CPU", PER_GPU: "Memory per GPU"}
 
 

@@ -155,7 +155,6 @@ class Table:
 
 
 _UNEXPLAINED = "it is not known why it failed"
-
 _SETTLED = 2.0
 "Seconds; the coarsest clock of a file system counts single ones."
 

@@ -35,14 +35,10 @@ from slurmgen.web.pages import page
 
 SHOWN = 500
 "Files in the table."
-
 _LOGS = (".out", ".err", ".log")
-
 _MOST_JOBS = 64
-
 _names: dict[tuple[str, str, int | None], dict[str, str]] = {}
 "The names of listed files by their hashes, of the jobs that were looked at last."
-
 _lock = Lock()
 
 

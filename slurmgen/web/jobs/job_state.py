@@ -30,9 +30,7 @@ from slurmgen.web.jobs.rows import path_of, record_of_job
 from slurmgen.web.pages import page
 
 _TONE_AT_END = {"COMPLETED": "good", "CANCELLED": "muted", "GONE": "muted", "UNKNOWN": "muted"}
-
 _WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
-
 _RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 
 
@@ -121,10 +119,8 @@ def tone_of(state: str) -> str:
 
 
 _MOST_JOBS = 64
-
 _samplers: dict[Job, Sampler] = {}
 "They remember since when GPUs are idle, of the jobs that were looked at last."
-
 _lock = Lock()
 
 

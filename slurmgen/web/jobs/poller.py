@@ -33,10 +33,8 @@ from slurmgen.web.pages import page
 
 IDLE = 300.0
 "Seconds after the last use, after which a connection is closed."
-
 _BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
 "After these, the next user gets a new connection."
-
 REFUSED = 300.0
 "Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
 
@@ -199,19 +197,14 @@ def _close(shared: _Shared) -> None:
 
 INTERVAL = 10.0
 "Seconds between two queries of a site."
-
 LONGEST = 300.0
 "Seconds until a site that is not reached is tried again, at most: some lock a user out who fails often."
-
 LATE = 5.0
 "Seconds after which a query without a reply is a problem of its site."
-
 LEASE = 20.0
 "Seconds for which a page that asks now and then is watched."
-
 _TICK = 1.0
 "Seconds between two looks at the ledger, where a command may have added a job."
-
 _log = logging.getLogger(__name__)
 
 
@@ -330,7 +323,6 @@ def _log_bug(error: Exception) -> None:
 
 _HEARTBEAT = 15.0
 "Seconds after which a comment is sent, so that a connection that is gone is noticed."
-
 _RETRY = "retry: 2000\n\n"
 "Milliseconds until the browser connects again."
 

@@ -19,9 +19,7 @@ from slurmgen.status.sweep import combined, is_sweep
 from slurmgen.text import visible
 
 Kind = Literal["running", "pending", "completed", "failed", "cancelled", "unknown"]
-
 KINDS: tuple[Kind, ...] = ("running", "pending", "failed", "cancelled", "completed", "unknown")
-
 _KIND: dict[str, Kind] = {
     "PENDING": "pending",
     "COMPLETED": "completed",
@@ -29,9 +27,7 @@ _KIND: dict[str, Kind] = {
     "UNKNOWN": "unknown",
     "GONE": "unknown",
 }
-
 _MINUTE = len("2026-01-31 12:00")
-
 _JITTER = 5
 "Seconds by which the begin of a run may seem to change between two queries."
 
@@ -258,7 +254,6 @@ def record_of_job(job: Job) -> Record:
 
 
 PER_PAGE = 200
-
 _COLUMNS: dict[str, Callable[[Row, float], Any]] = {
     "id": lambda row, _: (len(row.number), row.number),
     "name": lambda row, _: row.name.casefold(),
@@ -270,9 +265,7 @@ _COLUMNS: dict[str, Callable[[Row, float], Any]] = {
     "submitted": lambda row, _: row.submitted,
 }
 "The value of each column by which rows are sorted, at a time in seconds since 1970."
-
 NEWEST_FIRST = "-submitted"
-
 _MOST_OPEN = 100
 
 

@@ -56,8 +56,6 @@ def expected(
     """Every script of the project's jobs, by its file. The user's own profiles have no effect.
 
     Args:
-        folder: the project's folder.
-        project: the content of its slurmgen.toml.
         cache_dir: the folder of compiled templates.
         warn: called with a message for each file that a job needs and that does not exist.
 

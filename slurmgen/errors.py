@@ -209,8 +209,6 @@ def did_you_mean(word: str, known: Iterable[str], field: str = "") -> Hint:
     """A hint with the known word that is most similar, and with all of them if they are few.
 
     Args:
-        word: the unknown word.
-        known: the known ones.
         field: the field of the request with the word, for which the hint offers the others.
 
     >>> did_you_mean("DAIK", ["daic", "olivia"])

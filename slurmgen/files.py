@@ -81,7 +81,6 @@ def write_inside(folder: Path, name: str | Path, content: bytes, mode: int = 0o6
     Args:
         folder: the folder that the file must stay in.
         name: the path from that folder on.
-        content: the bytes to write.
         mode: permissions of a new file, less the umask; a replaced file keeps its own.
 
     Raises:

@@ -44,12 +44,7 @@ _SWEEP = derived("the arguments of each run, by the number of its task")
 
 
 def script_lines(plan: Plan, text: str) -> tuple[Line, ...]:
-    """Each line of a script with its reason; comments have none.
-
-    Args:
-        plan: the plan of the job.
-        text: the script that was rendered from it.
-    """
+    """Each line of a script with its reason; comments have none."""
     why = explain(plan) | {"sweep": _SWEEP}
     lines = text.removesuffix("\n").split("\n")
     keys = _keys(plan, lines)

@@ -205,7 +205,6 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     """The line of the first statement that defines a key, something in it or the inline table around it.
 
     Args:
-        text: valid TOML.
         keys: the key after all its tables.
 
     Returns:

@@ -216,13 +216,7 @@ def follow_to_end(
     """Follow the log until the job ends, and print its state; exits as `exit_code_of`.
 
     Args:
-        transport: the connection to the job's site.
         route: how to connect again.
-        job: the job.
-        path: its log.
-        part: the part to show.
-        start: its first byte.
-        err: write to stderr.
         fails: exit with 1 in any case.
     """
     from slurmgen.status.logs import Shown

@@ -27,11 +27,7 @@ color_option = click.option(
 
 
 def style_of(color: str) -> Callable[..., str]:
-    """How text for stdout is styled: by `click.style`, or not at all.
-
-    Args:
-        color: the value of --color.
-    """
+    """How text for stdout is styled: by `click.style`, or not at all."""
     return click.style if _is_colored(color) else unstyled
 
 
@@ -156,8 +152,6 @@ def print_reports(
     """Print the state of jobs.
 
     Args:
-        reports: what is known of them.
-        as_json: print one object.
         several: the user named several jobs, even if all are the same.
         origins: also print where each job comes from.
     """

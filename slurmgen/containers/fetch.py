@@ -47,10 +47,7 @@ def fetch_lines(engine: Engine, image: str, folder: str, nodes: int) -> tuple[st
     """The lines of the batch script that fetch an image.
 
     Args:
-        engine: the engine.
-        image: the image as the engine writes it.
         folder: the folder of fetched images, as a value of the profile.
-        nodes: nodes of the job.
     """
     assert engine.fetch  # noqa: S101 (is_remote)
     if engine.fetch.suffix:

@@ -427,7 +427,6 @@ class Ledger(StateFile):
         This is one transaction: of two terminals at the same time, the second gets the key of the first.
 
         Args:
-            record: the entry to add if there is none.
             again: add it even if there is one.
         """
         with self._writing() as database:

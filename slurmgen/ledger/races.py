@@ -78,8 +78,6 @@ class Races(Ledger):
         This is one transaction: of two terminals at the same time, the second joins the race of the first.
 
         Args:
-            race: the race to add if there is none.
-            records: its entries.
             again: add it even if there is one, whose jobs then run nothing unless one is chosen already.
         """
         with self._writing() as database:

@@ -128,7 +128,6 @@ def spec_again(kept: Recorded, changes: Request = UNCHANGED) -> JobSpec:
     """The same job on the same site, with changes; slurmgen.toml does not count, the profile does.
 
     Args:
-        kept: the recorded request.
         changes: fields that overrule it, as in `merge`: `env` and `sbatch` are merged key by key, and
             `script_args` replace those of the record.
 

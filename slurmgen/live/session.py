@@ -120,8 +120,6 @@ def step(
     """The srun of a step that shares the resources of the job's own steps: one task, on one node.
 
     Args:
-        allocation: of a running job.
-        command: what the task runs.
         options: further options of srun.
         node: the node; default: one that Slurm chooses.
     """
@@ -293,10 +291,6 @@ def find_dial(
     """How to reach a port of a node of a job.
 
     Args:
-        transport: the connection to the login node.
-        allocation: of the job.
-        node: the node.
-        port: the port.
         report: is called if the login node does not reach it.
 
     Raises:
@@ -380,7 +374,6 @@ def shell_argv(
     """The command for the login node.
 
     Args:
-        allocation: of the job.
         node: where it runs.
         command: what runs in it; the empty one is a shell.
         folder: the run folder of the job; default: the folder that Slurm chooses.

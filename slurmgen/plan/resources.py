@@ -310,7 +310,6 @@ def lay_out(
     """Spread a job's GPUs over nodes, with the reason for the result.
 
     Args:
-        gpus: GPUs of the whole job.
         nodes: the requested nodes, if any.
         per_node: GPUs of a node, if known.
         place: the name of that node in an error.

@@ -220,9 +220,7 @@ def find_setup(inputs: Inputs, modules: Modules, nodes: int, vendor: Vendor | No
     """Container or Python environment, and modules.
 
     Args:
-        inputs: the request and its site.
         modules: those of the site, for this job.
-        nodes: nodes of the job.
         vendor: of the GPUs; None without any.
 
     Raises:

@@ -60,8 +60,6 @@ def find_staging(request: Request, nodes: int, cpus: int) -> Staging | None:
     """The steps of a request; None if it names no data.
 
     Args:
-        request: the request.
-        nodes: nodes of the job.
         cpus: CPUs of each node, which one task uses: a checksum is computed beside the copying.
 
     Raises:

@@ -40,9 +40,6 @@ def find_step(
     """How srun starts the ranks.
 
     Args:
-        request: the request.
-        ranks: the ranks of the step.
-        job: what all steps share.
         notice: how the ranks learn that the time limit is near.
         size: srun's options for nodes and tasks, where they differ from those of the header.
 
@@ -255,8 +252,6 @@ def next_ranks(request: Request, site: Site, place: Place, first: Ranks) -> Rank
     """The ranks of a further step: on all nodes, or on the first if the launcher starts one process.
 
     Args:
-        request: the request of the step.
-        site: the cluster.
         place: where the job runs.
         first: the ranks of the first step, whose nodes, GPUs and CPUs are those of the job.
 
@@ -272,10 +267,7 @@ def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> Next
     """How srun starts a further step.
 
     Args:
-        request: the request of the step.
-        ranks: its ranks.
         first: the ranks of the first step, whose tasks the header counts.
-        job: what all steps share.
 
     Raises:
         RequestError: the launcher cannot start the program.
@@ -313,10 +305,8 @@ def find_preflight(
     """The shell words of the check by part; none if the request does not ask for it.
 
     Args:
-        request: the request.
         site: the site, which may demand a bandwidth.
         ranks: the ranks of the first step.
-        job: what all steps share.
         meets: whether the script sets MASTER_ADDR and MASTER_PORT.
     """
     if not request.preflight:

@@ -106,7 +106,6 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
     """Connect to a site.
 
     Args:
-        route: how the site is reached.
         prompt: reads a password from the terminal; None without a terminal.
 
     Raises:

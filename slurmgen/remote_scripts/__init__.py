@@ -58,11 +58,7 @@ def run(
     """Run a program on the remote host, in the user's login environment; its reply, one text or more.
 
     Args:
-        transport: to the remote host.
-        name: which program.
-        args: its arguments.
         data: its standard input, as descriptor 3.
-        timeout: seconds.
 
     Raises:
         CommandFailed: it ended without a reply.

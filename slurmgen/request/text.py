@@ -27,8 +27,6 @@ def command_line(
     """The slurmgen command that makes this request.
 
     Args:
-        site: the site.
-        request: the options of the command.
         job: the job of slurmgen.toml, if the command names one.
         replace_args: the request's `script_args` replace those of slurmgen.toml.
         with_values: include the values of variables, which may be secret; only for the user who set them.

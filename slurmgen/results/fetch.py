@@ -71,12 +71,8 @@ def fetch(
     Nothing is written outside `to`, nor through a link in it, whatever the remote host sends.
 
     Args:
-        transport: to where the job ran.
-        folder: the job's folder there.
-        to: the folder here.
         patterns: only files of these names, or in folders of these names, as `find -path` reads them.
         overwrite: replace what is here with another content.
-        max_size: bytes of all files together.
 
     Raises:
         RequestError: there is more than `max_size`, or too many files; nothing was changed here.
@@ -279,7 +275,6 @@ def local_folder(job: Job, to: Path | None = None, *, shared: bool = False) -> P
     """The folder for the results of a job.
 
     Args:
-        job: the job.
         to: the folder that the user chose; default: NAME-ID in the current folder.
         shared: `to` is for several jobs, of which each gets a folder in it: their files have the same names.
 
@@ -336,8 +331,6 @@ def read_file(transport: Transport, folder: str, name: str) -> Content:
     """Open a file of a job.
 
     Args:
-        transport: to where the job ran.
-        folder: the job's folder there.
         name: the path of the file in it, as `list_results` returns it.
 
     Raises:

@@ -166,8 +166,6 @@ def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int
 
     Args:
         members: as `archive_reader.members` reads them.
-        folder: where they are staged.
-        max_size: bytes of all files together.
 
     Raises:
         RequestError: there are more files or bytes.

@@ -40,7 +40,6 @@ def pairs(title: str, facts: Iterable[tuple[str, str, str | int | None]]) -> Sec
     """A table of names and values; facts without a value are left out.
 
     Args:
-        title: the theme.
         facts: key, name and value of each.
     """
     rows = (Row(key, (name, str(value))) for key, name, value in facts if value not in ("", None))

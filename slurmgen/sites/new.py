@@ -324,9 +324,6 @@ def profile_text(
     """The text of a profile in TOML.
 
     Args:
-        name: the name of the site.
-        facts: what is known.
-        unknown: what is not.
         sources: the sources by name, without their facts.
         remarks: what readers must know besides.
         date: today, as YYYY-MM-DD.
@@ -430,7 +427,6 @@ def new_profile(
     """The text of a new profile.
 
     Args:
-        name: the name of the site.
         facts: everything that is known.
         found: the part of it that a cluster reported.
         remarks: what readers must know besides.

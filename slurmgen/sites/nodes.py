@@ -40,11 +40,8 @@ def place_of(
     """The place of a job, which must fit each of its partitions. Facts that the profile lacks are unset.
 
     Args:
-        site: the cluster.
         partition: as in --partition, of which several may be named; the site's default for GPUs if None.
         gpu_type: the GPU type; the only one if None and the site requires one.
-        qos: the quality of service.
-        with_gpus: whether the job has GPUs.
     """
     names = partitions_of(site, partition) if partition or with_gpus else ()
     kind = (gpu_type or site.type_of(names) or default_type(site)) if with_gpus else None
@@ -322,8 +319,6 @@ def shape_request(site: Site, framework: str, size: str, options: Request = _NO_
     """The request of a shape: what the site requires gets a value, all else is left to its defaults.
 
     Args:
-        site: the cluster.
-        framework: the launcher.
         size: a key of SIZES.
         options: what the user requests besides, such as a partition.
     """

@@ -12,7 +12,6 @@ def on_each_node(command: str, nodes: int) -> list[str]:
 
     Args:
         command: the shell command.
-        nodes: the nodes of the job.
     """
     comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
     return [*comment, f"{node_step(nodes)} bash -c {quote(command)}"]

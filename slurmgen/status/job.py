@@ -74,7 +74,6 @@ def states_text(states: Sequence[JobState], tasks: int = 0) -> str:
     Without accounting, Slurm forgets the tasks of an array one by one, and these may not be all of them.
 
     Args:
-        states: as Slurm reports them.
         tasks: how many tasks a sweep has; 0 if it is not known.
     """
     is_whole = len(states) == 1 and not re.search("[_+]", states[0].id)
@@ -322,7 +321,6 @@ def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:
 
     Args:
         record: the job, or the array that it is a task of.
-        job: its id.
         stderr: the file of stderr instead.
 
     Raises:

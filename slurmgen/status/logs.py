@@ -329,7 +329,6 @@ class Followed:
         """Show what is new; returns whether all has been shown.
 
         Args:
-            transport: the connection to the job's site.
             states: of the job, queried before, so that the last lines of an ended job are read too.
         """
         before = self.shown.bytes

@@ -39,7 +39,6 @@ def kept(
     """The error of squeue, or an empty text, and all that is kept in a remote folder.
 
     Args:
-        transport: to the remote host.
         folder: the result of `remote_folder`.
         task: `PRUNE` removes ended runs, snapshots that no job still runs, and environments that neither
             links to; `ALL` also runs with results that were never fetched; `TRY` removes nothing.

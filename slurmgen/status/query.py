@@ -119,8 +119,6 @@ def query_site(
     """Query the jobs of one site.
 
     Args:
-        transport: the connection to it.
-        jobs: its jobs.
         explain: read the ends of the logs of those that failed, not only of those in segments.
         with_requeues: read also those of other jobs that may have been requeued.
         known: what an earlier query reported; for other jobs, the ends in the ledger.
@@ -153,8 +151,6 @@ def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report
     """Report how a job ended that was followed, keep that in the ledger, and remove its secrets.
 
     Args:
-        transport: the connection to its site.
-        job: the job.
         states: Slurm's reply. Of a job in segments it is not enough: the log says whether the run finished.
 
     Raises:
@@ -206,8 +202,6 @@ def make_report(
     """Report what Slurm replied, together with what the ledger knows.
 
     Args:
-        job: the job.
-        states: Slurm's reply.
         remembered: why the states come from the ledger, if they do.
         reason: why the job failed; default: the reason that the ledger keeps.
     """

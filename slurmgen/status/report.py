@@ -38,8 +38,6 @@ def enough(usage: Usage | None, elapsed: int | None, time_limit: int | None) -> 
 
     Args:
         usage: what the job used, from the accounting database.
-        elapsed: seconds that it has run.
-        time_limit: seconds that it was allowed.
 
     >>> str(enough(Usage(nodes=2, memory=131072, memory_used=16000), 5400, 14400))
     '--mem 10G --time 02:00:00'

@@ -123,10 +123,8 @@ def query_states(
     restarts may list nothing, and accounting receives the parts of a job one by one.
 
     Args:
-        transport: the connection to the site.
         jobs: the ids, with the identities of the jobs that slurmgen submitted.
         known: what earlier queries reported of some jobs; it counts as the first reply.
-        sleep: waits for some seconds.
 
     Raises:
         CommandFailed: the controller did not reply, which does not mean that the jobs are gone.

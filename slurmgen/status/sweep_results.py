@@ -140,7 +140,6 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
     """The results of all runs of a sweep, in the order of its table.
 
     Args:
-        transport: to the site.
         arrays: the arrays of the sweep; of a task that ran again, the last counts.
 
     Raises:

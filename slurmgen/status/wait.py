@@ -123,13 +123,8 @@ def wait(
     """Wait until jobs have ended, and return those that have not at the timeout.
 
     Args:
-        jobs: the jobs.
-        connect: opens a connection to a site.
         warn: receives the errors of queries that are repeated.
-        on_end: receives the report of each job when it ends.
         timeout: seconds; no limit if None.
-        sleep: pauses.
-        clock: monotonic time in seconds.
     """
     watches = [Watch(route, group, connect) for route, group in group_by_route(jobs).items()]
     deadline, pause = clock() + timeout if timeout is not None else None, FIRST_PAUSE

@@ -179,7 +179,6 @@ def route_to(wanted: Resubmission, ask: Confirm | None = None, **values: Any) ->
     """The route of the new job: that of the original, or to another site.
 
     Args:
-        wanted: what the user asks for.
         ask: asks the user about another place that only the project names; None without a terminal.
         values: of the route to another site, as for `find_route`.
 
@@ -205,9 +204,7 @@ def ready(
     """Make all that the submission needs.
 
     Args:
-        wanted: what the user asks for.
         route: what `route_to` returned.
-        connect: connects to the site of a batch script, which is read there; not called for another job.
         on_nodes: excludes nodes; default: those that are remembered as bad.
 
     Raises:
@@ -319,8 +316,6 @@ def prepare_stored_script(
     """Make all that the submission needs.
 
     Args:
-        transport: the connection to the site of the original.
-        original: the job that is submitted again.
         after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for.
         changes: options that override the header, on top of those of the original.
 
@@ -444,7 +439,6 @@ def tasks_that_failed(transport: Transport, job: Job) -> tuple[int, ...]:
     """The numbers of the tasks of a sweep that have failed, as Slurm reports them now.
 
     Args:
-        transport: the connection to the site of the sweep.
         job: one array of the sweep.
 
     Raises:

@@ -23,8 +23,6 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
     """Cancel the jobs that have not ended, and report the state of all.
 
     Args:
-        transport: the connection to the site.
-        jobs: jobs of that site.
         notify: receives a line for each job: whether it is cancelled or has ended already.
 
     Raises:
@@ -55,7 +53,6 @@ def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Rep
 
     Args:
         jobs: the jobs. The submission of a pending one is given up.
-        connect: makes the connection to each site.
         notify: see `cancel_jobs`.
 
     Returns:

@@ -164,8 +164,6 @@ def submit(
     """Make sure that this key has one job: send what the remote host lacks, then submit.
 
     Args:
-        transport: to the remote host.
-        submission: the job.
         sent: the manifests of earlier submissions.
         timeouts: how long to wait.
         count: is called for each part of the project that is sent.
@@ -359,7 +357,6 @@ def error_of(outcome: str, host: str, submission: "Submission", text: str) -> Re
 
     Args:
         outcome: the first word of the reply.
-        host: who replied.
         submission: what was sent.
         text: the rest of the reply.
     """

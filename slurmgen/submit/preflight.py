@@ -51,7 +51,6 @@ def preflight_job(site: str | None, asked: Request, folder: Path) -> JobSpec:
     Args:
         site: the site; default: that of slurmgen.toml.
         asked: the nodes to check, and their software.
-        folder: the folder of the project, or one below it.
 
     Raises:
         RequestError, ConfigError: as `load_spec`.
@@ -91,11 +90,7 @@ def prepare_preflight(
     """Make all that the submission needs. Its project is an empty folder of the cache.
 
     Args:
-        job: the job.
-        plan: its plan.
-        route: how to reach the site.
         remote_dir: the remote folder for submissions; default: that of personal.toml.
-        cache_dir: a private folder for compiled templates.
     """
     folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
     folder.mkdir(parents=True, exist_ok=True)

@@ -99,10 +99,8 @@ def submit_probe(
     """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
 
     Args:
-        transport: to the cluster.
         prepared: what `prepare_probe` made.
         waiting: is called with the job, before the wait.
-        observer: is called as the submission proceeds.
 
     Raises:
         RemoteError: as `slurmgen.submit.submission.submission` and `read_report` say.

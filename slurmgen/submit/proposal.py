@@ -123,8 +123,6 @@ def proposal(state: JobState, why: Why | None, room: Room) -> Proposal | None:
     """The proposal after a job ended for lack of memory or time; None if it ended for another reason.
 
     Args:
-        state: how it ended.
-        why: the reason of its failure.
         room: of the next job, without the proposal.
     """
     lack = lacked(state, why)

@@ -439,8 +439,6 @@ def run(
 
     Args:
         race: of `Races.enter`.
-        entrants: its sites.
-        connect: connects to one without a prompt; several threads call it.
         say: receives what happens, line by line; several threads call it.
         announce: is called with the result before the race is over: what it prints is not lost.
 

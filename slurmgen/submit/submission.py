@@ -176,10 +176,7 @@ def submission(
     """Submit a job exactly once; the connection stays open within the block.
 
     Args:
-        prepared: the job.
-        connect: connects to its route.
         again: submit a new job even if an earlier submission is unsettled.
-        observer: is called as the submission proceeds.
         entry: the entry of the ledger, if it is claimed already.
 
     Raises:
@@ -215,9 +212,7 @@ def submissions(
 
     Args:
         prepared: the arrays or jobs, in an order in which each comes after those that it needs.
-        connect: connects to their route.
         again: submit new jobs even if an earlier submission is unsettled.
-        observer: is called as the submission proceeds.
 
     Raises:
         RemoteError: as for `submission`; it says which arrays are submitted.
@@ -314,8 +309,6 @@ def arrays_of(prepared: Prepared, plan: Plan, render: Callable[[Plan], str]) -> 
     """The submission of each array of a sweep, all of the same files; of another job, that one alone.
 
     Args:
-        prepared: the first array.
-        plan: its plan.
         render: makes the script of a plan.
     """
     return [prepared, *(_further(prepared, one, render(one)) for one in array_plans(plan)[1:])]

@@ -138,8 +138,6 @@ def ask_all(places: Sequence[Place], connect: Borrow, limit: float = LIMIT) -> l
     """Ask all sites at the same time; the options in order of their estimated start.
 
     Args:
-        places: the sites.
-        connect: connects to one without a prompt.
         limit: seconds after which a site counts as unreachable.
     """
     deadline = time.monotonic() + limit

@@ -65,7 +65,6 @@ def snapshot(root: Path, send: Collection[str] = (), logs: re.Pattern[str] | Non
     """The files and links of a project, sorted by name. Empty folders are not sent, as in git.
 
     Args:
-        root: the project's folder.
         send: files to send although they hold secrets by their names, or are ignored.
         logs: matches the names of jobs' logs, which are not sent unless an ignore file says so.
 
@@ -244,7 +243,6 @@ def project_files(
     """The project's files, with the bundled training folder if a script is part of it and not of the project.
 
     Args:
-        project_dir: the folder that is sent.
         needed: the files that the job needs.
         send: files that are sent although their names suggest secrets, or they are ignored.
         logs: matches the names of jobs' logs, which are not sent.
@@ -421,8 +419,6 @@ def secret(state: int, path: str, *, is_folder: bool) -> str | None:
 
     Args:
         state: of `patterns`, after its lower-case path relative to the project.
-        path: the path to it.
-        is_folder: whether it is a folder.
     """
     line = patterns().match(state, is_folder=is_folder)
     if line is None:
@@ -474,7 +470,6 @@ def walk(root: Path, logs: re.Pattern[str] | None = None) -> Found:
     """Find the entries of a project.
 
     Args:
-        root: the folder of the project.
         logs: matches the names of jobs' logs, besides those that Slurm chooses.
 
     Raises:

@@ -161,8 +161,6 @@ def chain_in(folder: Path, names: Collection[str], above: Chain, root: Path) -> 
     """The rules of a folder.
 
     Args:
-        folder: the folder.
-        names: of its entries.
         above: the rules of the folders above, as they apply in it.
         root: a folder that an ignore file must not lead out of.
 

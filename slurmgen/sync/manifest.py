@@ -202,7 +202,6 @@ def manifest(
     """The manifest of some files.
 
     Args:
-        files: the files.
         cache: a file that keeps hashes for the next call.
         statuses: the result of `files.statuses()`, if it is known already.
 

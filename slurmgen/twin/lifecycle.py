@@ -33,7 +33,6 @@ def up(
     """Start a twin and wait until all its nodes are idle.
 
     Args:
-        site: the cluster that it imitates.
         nodes: number of nodes for each kind of node in the site's partitions.
         ssh: also start an sshd, which stands for the login node's.
         gpu_type: give the nodes the GPUs and size of that type, instead of the usual ones.

@@ -125,8 +125,6 @@ def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
     """The answer to the fields of a form, without the site.
 
     Args:
-        texts: the text of each field.
-        site: the site.
         own: the user's own settings for it.
 
     Raises:

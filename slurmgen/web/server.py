@@ -59,10 +59,6 @@ class Options:
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Serve the page until ^C, and print its address.
 
-    Args:
-        options: what the user asks for.
-        say: writes a line to stderr.
-
     Raises:
         RequestError: an option is not valid, or the address is in use.
     """
@@ -196,7 +192,6 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that waits for connections.
 
     Args:
-        host: the address.
         port: the port; 0 for any free one.
 
     Raises:
@@ -226,7 +221,6 @@ def opened(address: str, say: Callable[[str], None]) -> Iterator[None]:
     All users of the machine can read a browser's arguments.
 
     Args:
-        address: the address that was printed.
         say: writes a line to stderr if there is no browser.
     """
     with NamedTemporaryFile("w", prefix="slurmgen-", suffix=".html") as file:

@@ -113,12 +113,7 @@ _TURN = 0.05
 
 
 def attach_terminal(channel: "paramiko.Channel", execute: Callable[[], None]) -> int:
-    """Run a command with the terminal of this process; returns its exit status, -1 if it has none.
-
-    Args:
-        channel: a new channel.
-        execute: starts the command in it.
-    """
+    """Run a command with the terminal of this process; returns its exit status, -1 if it has none."""
     columns, lines = size()
     channel.get_pty(os.environ.get("TERM", "vt100"), columns, lines)
     execute()

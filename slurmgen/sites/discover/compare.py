@@ -29,8 +29,6 @@ def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Ite
     """The facts that profile and cluster state differently. What a profile leaves out does not count.
 
     Args:
-        site: the profile.
-        found: the cluster.
         all_types: whether the cluster must have every GPU type; a twin has one for each partition.
     """
     yield from _missing("partitions", site.partitions, found.partitions, "no such partition")

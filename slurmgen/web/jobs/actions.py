@@ -140,9 +140,6 @@ def submit_again(
     """Submit it exactly once, however often the same form is sent.
 
     Args:
-        original: the job that is submitted again.
-        form: what the user chose.
-        connections: those of the server.
         known: the job of each form whose key another command's entry replaced.
 
     Returns:

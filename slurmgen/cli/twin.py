@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.options import complete_sites, complete_twins, json_option, not_empty
+from slurmgen import twin
+from slurmgen.cli.objects import StoppedTwins, TwinList, TwinObject
+from slurmgen.cli.options import complete_sites, complete_twins, json_option, not_empty, project_dir
 from slurmgen.cli.output import Group, print_json
-
-if TYPE_CHECKING:
-    from slurmgen.cli.objects import TwinObject
-    from slurmgen.twin import Twin
+from slurmgen.cli.signals import interrupt_when_ended
+from slurmgen.errors import TwinError
+from slurmgen.sites.profiles import load_site
+from slurmgen.text import visible
+from slurmgen.twin import Twin
+from slurmgen.twin.installation import find
+from slurmgen.twin.store import slurm
 
 
 @click.group(
@@ -71,13 +75,6 @@ def up(
     as_json: bool,
 ) -> None:
     """Start a twin of SITE and wait until its nodes are idle."""
-    from slurmgen import twin
-    from slurmgen.cli.options import project_dir
-    from slurmgen.cli.signals import interrupt_when_ended
-    from slurmgen.sites.profiles import load_site
-    from slurmgen.text import visible
-    from slurmgen.twin.installation import find
-
     site = _named(name, site)
     if site is None:
         raise click.UsageError("Name the SITE to imitate; `slurmgen sites` lists all.")
@@ -106,9 +103,6 @@ def up(
 @json_option
 def down(name: str | None, site: str | None, everything: bool, as_json: bool) -> None:
     """Stop the twin of SITE, and remove its jobs and files."""
-    from slurmgen import twin
-    from slurmgen.text import visible
-
     site = _named(name, site)
     names = twin.stored() if everything else [site or _only()]
     for each in names:
@@ -116,8 +110,6 @@ def down(name: str | None, site: str | None, everything: bool, as_json: bool) ->
         if not as_json:
             click.echo(visible(f"the twin of {each} is stopped"))
     if as_json:
-        from slurmgen.cli.objects import StoppedTwins
-
         print_json(StoppedTwins(stopped=names))
 
 
@@ -131,14 +123,9 @@ def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool
 
     Exits with 1 if no twin runs.
     """
-    from slurmgen import twin
-    from slurmgen.text import visible
-
     site = _named(name, site)
     twins = [each for each in twin.running() if site in (None, each.site)]
     if as_json:
-        from slurmgen.cli.objects import TwinList
-
         print_json(TwinList(twins=[_object(each) for each in twins]))
         ctx.exit(0 if twins else 1)
     for each in twins:
@@ -149,8 +136,6 @@ def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool
 
 
 def _object(twin: Twin) -> TwinObject:
-    from slurmgen.cli.objects import TwinObject
-
     return TwinObject(
         site=twin.site,
         folder=str(twin.folder),
@@ -164,9 +149,6 @@ def _object(twin: Twin) -> TwinObject:
 
 
 def _only() -> str:
-    from slurmgen import twin
-    from slurmgen.errors import TwinError
-
     names = [each.site for each in twin.running()]
     if len(names) != 1:
         running = ", ".join(names) or "none"
@@ -204,8 +186,6 @@ def _over_ssh(twin: Twin, account: str) -> list[str]:
 
 
 def _report(twin: Twin) -> str:
-    from slurmgen.twin.store import slurm
-
     return "\n".join(
         [
             f"{twin.site}: {' '.join(_variables(twin))}",

@@ -83,7 +83,6 @@ def _plan(project: Project, job: str, site: Site) -> Plan:
 
 @contextmanager
 def _located(path: Path, job: str, site: str) -> Iterator[None]:
-    """Put the file, the line, the job and the site before the message of an error."""
     try:
         yield
     except SlurmgenError as error:

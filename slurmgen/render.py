@@ -22,8 +22,7 @@ from slurmgen.plan import Plan
 from slurmgen.plan.model import NextStep, Ranks
 from slurmgen.plan.requeue import TRIES, excluded
 from slurmgen.python_env import COMMENTS
-from slurmgen.slurm.node_step import on_each_node
-from slurmgen.slurm.shell import quote
+from slurmgen.slurm.shell import on_each_node, quote
 from slurmgen.text import counted
 from slurmgen.worker import MEMORY, Stopped, call_once
 
@@ -135,8 +134,6 @@ def _scripts_or_error(plans: Sequence[Plan], folder: Path) -> list[str] | str:
 
 
 def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str, None] | None]:
-    """A loader of the folder's templates by name; None where there is no such file."""
-
     def source(name: str) -> tuple[str, str, None] | None:
         path = folder / name
         if any(part.startswith((".", "/")) for part in PurePosixPath(name).parts):

@@ -71,7 +71,6 @@ def _keys(plan: Plan, lines: Sequence[str]) -> list[str | None]:
 
 
 def _single(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The key of each line that stands by itself."""
     for option, value in plan.directives:
         yield f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}", f"directives.{option}"
     for variable in plan.variables:
@@ -87,7 +86,6 @@ def _single(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _of_paragraphs(lines: Sequence[str]) -> Iterator[str | None]:
-    """The key of the paragraph that each line is in."""
     key: str | None = None
     for line in lines:
         if not line:
@@ -97,7 +95,6 @@ def _of_paragraphs(lines: Sequence[str]) -> Iterator[str | None]:
 
 
 def _of_step(plan: Plan) -> Iterator[tuple[list[str], str]]:
-    """The lines of each part of the steps: srun, the container, the launcher, the program."""
     for part in plan.preflight:
         yield _lines_of(part), "preflight"
     for lines in (plan.step.lines, *(one.step.lines for one in plan.then)):

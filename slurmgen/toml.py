@@ -84,7 +84,6 @@ _TYPES = {
 
 
 def _fact(message: str, kind: Any, value: Any) -> str:
-    """msgspec's message in plain words, with the value."""
     if choices := _choices(kind):
         wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
         return f"{', '.join(map(_shown, wrong))} is none of {', '.join(choices)}"
@@ -97,7 +96,6 @@ def _fact(message: str, kind: Any, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as TOML writes it, where Python writes another word."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -240,7 +238,6 @@ def table_statements(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _path(table: tuple[str, ...], key: str, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
-    """A dotted key after its table, if it leads to the wanted key or into it."""
     following = wanted[len(table)]
     if following not in key and "\\" not in key:  # most keys end here
         return None
@@ -382,7 +379,6 @@ def problems(
 
 
 def _without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """The data without one key, or with nothing if it is at the root."""
     if len(keys) < 2:
         return {key: value for key, value in data.items() if key not in keys}
     return {**data, keys[0]: _without(data[keys[0]], keys[1:])}

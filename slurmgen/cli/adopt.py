@@ -107,7 +107,6 @@ def _refuse_errors(found: dict[Path, Adopted]) -> None:
 def _with_jobs(
     folder: Path, found: dict[Path, Adopted], tables: dict[Path, str], site: str | None, force: bool
 ) -> str:
-    """The slurmgen.toml with the jobs; a new one names the site, if the command does."""
     path = folder / FILE_NAME
     is_new = not path.exists()
     text = f"site = {toml_value(site)}\n" if is_new and site else "" if is_new else read_text(path)

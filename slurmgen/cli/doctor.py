@@ -22,7 +22,7 @@ from slurmgen.cli.options import (
 from slurmgen.cli.output import color_option, print_json, style_of, terminal_width
 from slurmgen.cli.submit_output import amount_of
 from slurmgen.doctor import Step, examine, exit_code
-from slurmgen.doctor.visit import Visit
+from slurmgen.doctor.checks import Visit
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.plan import Plan
 from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR, Prepared, Upload, prepare

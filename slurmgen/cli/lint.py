@@ -170,7 +170,6 @@ def _hint_at_unsafe_fixes(number: int) -> None:
 
 
 def _write(file: Linted, changes: Fixed, site: Site | None, codes: tuple[str, ...]) -> Linted:
-    """Write the changed file, report the changes on stderr, and lint the file again."""
     text = changes.text
     if text != file.text:
         write_file(Path(file.name), text.encode("utf-8", "surrogateescape"))

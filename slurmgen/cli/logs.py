@@ -259,7 +259,6 @@ def _started(action: Callable[[], int]) -> Future[int]:
 
 
 def _follow_together(transport: Transport, route: Route, logs: Sequence[JobLog], part: Part) -> int:
-    """Follow the logs of one site; returns 0 if all jobs COMPLETED, else 1."""
     try:
         states, transport = follow_through(
             transport,
@@ -281,7 +280,6 @@ def _resume_command(route: Route, logs: Sequence[JobLog], part: Part) -> str:
 
 
 def _end(transport: Transport, job: Job, states: tuple[JobState, ...]) -> int:
-    """Print how a job ended, and keep it in the ledger; returns its exit code."""
     with _writes:
         state = print_end(transport, records_of(job.route, job.id), job.route, job.id, states)
     return exit_code_of(state)

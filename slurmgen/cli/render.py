@@ -146,7 +146,6 @@ def _write_all(force: bool) -> "Rendered":
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> "list[RenderedScript]":
-    """Write the scripts of a project that differ; none of them if one was edited by hand."""
     from slurmgen.checked_in import read
 
     existing = read(scripts)

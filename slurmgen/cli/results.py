@@ -123,7 +123,6 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(results: Sequence[Result], metric: str | None = None) -> tuple[list[str], list[list[Any]]]:
-    """Headings and cells: the task, the parameters, and the values, first that of the metric."""
     parameters = list(dict.fromkeys(name for one in results for name in one.parameters))
     values = sorted(metrics_of(results), key=lambda name: name != metric)
     rows = [

@@ -107,7 +107,6 @@ def command(
 
 
 def _order() -> str:
-    """The questions in the order in which they are asked, by their options."""
     names = [*(question.name for question in QUESTIONS), "remark", "page"]
     return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
 
@@ -163,7 +162,6 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
 def _discover(
     name: str, from_discover: str | None, options: dict[str, Any]
 ) -> tuple[dict[Keys, Stated], list[str]]:
-    """The facts that a cluster reports, and remarks on what it does not; neither without --from-discover."""
     if from_discover is None:
         _refuse_route(options)
         return {}, []

@@ -191,7 +191,6 @@ class _Jobs:
         return list(self._shown.values())
 
     def _new(self) -> list[Job]:
-        """The jobs that were submitted since the last query; at first, all that have not ended."""
         records = [one for one in Ledger().unfinished(self._site) if one.key not in self._seen]
         self._seen |= {record.key for record in records}
         return [Job.of(record, recorded_route(record, self._options)) for record in records]

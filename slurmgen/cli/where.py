@@ -77,7 +77,6 @@ def _own_sites(job: str | None) -> list[str]:
 
 
 def _place(options: JobOptions, route_values: dict[str, Any]) -> Place | SlurmgenError:
-    """The candidates of a site, or why there are none; an error that concerns all sites is raised."""
     try:
         job = load_spec(options, Path.cwd())
         return place(job, route_of(job, route_values))

@@ -17,8 +17,8 @@ from slurmgen.plan.step import container_words
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Duplex, Socket, Transport
 from slurmgen.render import render_setup
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.replies import JobState, is_of, whole_seconds
+from slurmgen.slurm.shell import EXPORT_ALL
 from slurmgen.status.slurm import BETWEEN_REPLIES, REPLIES_UNTIL_GONE, as_logged_in, call, call_again
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")

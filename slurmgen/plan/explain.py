@@ -23,7 +23,7 @@ from slurmgen.plan.staging import STAGED_DATA, is_staged
 from slurmgen.plan.sweep import RUN_DIR, SLURMS_ARRAY_SIZE
 from slurmgen.plan.variables import OWN
 from slurmgen.request.model import PROGRAMS
-from slurmgen.slurm.node_step import EXPORT_ALL
+from slurmgen.slurm.shell import EXPORT_ALL
 from slurmgen.slurm.units import is_of_task
 
 _SHOWN = 3
@@ -238,7 +238,6 @@ def _partition(plan: Plan) -> Reason:
 
 
 def _chosen(plan: Plan, what: str) -> Reason:
-    """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
     if what == "partition" and not plan.ranks.layout.gpus:
         return Reason(PROFILE, f"the partition of {plan.site} for jobs without GPUs")

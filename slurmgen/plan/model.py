@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from slurmgen.containers import Call
+from slurmgen.containers.base import Call
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.request.model import NONE, Parameters, Request

@@ -69,7 +69,6 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
 
 
 def _check_accepted(request: Request, site: Site, place: Place, gpus: int) -> None:
-    """Refuse the QoS of a job that names no partition, if no suitable partition accepts it."""
     of_qos = site.qos[place.qos].partitions if place.qos in site.qos else ()
     is_accepted = place.partitions and accepts(site, place.qos or "", place.partitions)
     if request.partition or not of_qos or is_accepted:
@@ -291,7 +290,6 @@ def _seconds(request: Request) -> int:
 
 
 def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, str, int]]:
-    """Each number that a job must not have: option, number, what the limit is, and the limit."""
     for key, count, least, most in (
         ("gpus", gpus, limits.min_gpus, limits.max_gpus),
         ("nodes", nodes, limits.min_nodes, limits.max_nodes),
@@ -335,7 +333,6 @@ def _allowed(request: Request, place: Place, key: str, value: int) -> tuple[str,
 
 
 def _within(field: str, value: int, bound: str, partitions: Sequence[str]) -> Hint:
-    """The hint to stay within a limit, or to use a partition with another one."""
     if not partitions:
         return ask_for(field, value, bound=bound)
     other = f", or use {option('partition', ' or '.join(partitions))}."
@@ -450,7 +447,6 @@ _FIELDS = {
 
 
 def _field(table: When) -> str:
-    """The field that a refused combination is about; empty if its table has no condition."""
     return next((field for name, field in _FIELDS.items() if getattr(table, name) is not None), "")
 
 

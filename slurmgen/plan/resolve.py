@@ -208,7 +208,6 @@ def _threads(ranks: Ranks, sweep: Sweeping | None) -> int:
 
 
 def _exported(request: Request, exports: tuple[Variable, ...], steps: Steps) -> tuple[str, ...]:
-    """The names of the variables that the script exports, those of the launchers of all steps included."""
     of_launchers = (name for ranks in steps.ranks for name in ranks.launcher.exports)
     return (*(variable.name for variable in exports), *of_launchers, *(request.secrets or ()))
 

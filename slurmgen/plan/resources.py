@@ -141,7 +141,6 @@ def _each(inputs: Inputs, layout: Layout, node: Node, tasks: int) -> tuple[int, 
 
 
 def _check_exact(request: Request, site: Site, per_node: int, gpus: int) -> None:
-    """Refuse another number of CPUs of a node than the site allows for so many GPUs."""
     if site.cpu.exact and per_node != (site.cpu.per_gpu or 0) * gpus:
         named = [field for field in ("cpus", "ntasks_per_node") if getattr(request, field)]
         raise RequestError(
@@ -152,7 +151,6 @@ def _check_exact(request: Request, site: Site, per_node: int, gpus: int) -> None
 
 
 def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
-    """Refuse a number of CPUs of a task with so many GPUs that the site does not allocate."""
     multiple, per_task = site.cpu.multiple_of, per_gpu * gpus
     if per_task % multiple:
         step = multiple // gcd(multiple, gpus)
@@ -165,7 +163,6 @@ def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
 
 
 def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
-    """Refuse more CPUs than a node has, of which the job uses so many GPUs."""
     if node.cpus and per_gpu * gpus > node.cpus:
         raise RequestError(
             f"the job needs {per_gpu * gpus} CPUs per node, but a node of {site.name} has {node.cpus}",
@@ -376,7 +373,6 @@ def _nearest(gpus: int, per_node: int) -> Hint:
 
 
 def _divisible(gpus: int, nodes: int, per_node: int | None) -> Hint:
-    """The nearest numbers of GPUs for these nodes, and of nodes for these GPUs."""
     room = nodes * (per_node or MOST_GPUS_PER_NODE)
     below = gpus // nodes * nodes
     counts = [str(count) for count in (below, below + nodes) if 0 < count <= room] or [str(room)]

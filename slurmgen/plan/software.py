@@ -6,8 +6,8 @@ from typing import cast
 
 from msgspec import structs
 
-from slurmgen.containers import (
-    ENGINES,
+from slurmgen.containers import ENGINES
+from slurmgen.containers.base import (
     Call,
     bind_fault,
     bind_variables,
@@ -42,7 +42,6 @@ def login_script(plan: Plan) -> str:
 
 
 def _software(setup: Setup, architecture: str | None) -> Iterator[str]:
-    """The modules and the Python environment, unless the login node cannot run them."""
     lines = (*setup.modules, *setup.python_setup)
     if not lines or not architecture:
         yield from lines
@@ -112,7 +111,6 @@ def _environment_binds(request: Request, container: Container) -> tuple[str, ...
 
 
 def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> None:
-    """Refuse binds that the engine cannot read; `what` says where they come from."""
     engine = ENGINES[container.engine]
     if binds and not engine.takes_binds:
         raise RequestError(

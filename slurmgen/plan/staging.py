@@ -7,8 +7,7 @@ from slurmgen.errors import RequestError, option
 from slurmgen.plan.model import Staging
 from slurmgen.request.model import Request
 from slurmgen.sites.model import EngineName, Site
-from slurmgen.slurm.node_step import node_step
-from slurmgen.slurm.shell import Variable, is_full_path, word
+from slurmgen.slurm.shell import Variable, is_full_path, node_step, word
 
 STAGED_DATA = "STAGED_DATA"
 "The variable with the folder of the data."

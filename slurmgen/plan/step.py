@@ -29,9 +29,8 @@ from slurmgen.plan.variables import check_names, check_per_task, launcher_labels
 from slurmgen.request.model import NONE, PROGRAMS, Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import Place, Shape, settings_of
-from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.sbatch_options import leaves_out
-from slurmgen.slurm.shell import Variable, quote, word
+from slurmgen.slurm.shell import EXPORT_ALL, Variable, quote, word
 
 
 def find_step(
@@ -82,7 +81,6 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
 
 
 def _library_path(ranks: Ranks, setup: Setup) -> tuple[str, ...]:
-    """The folders that the container needs for NCCL between nodes."""
     several = ranks.layout.nodes > 1 and ranks.layout.gpus
     return setup.container.multi_node_library_path if setup.container and several else ()
 

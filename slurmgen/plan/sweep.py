@@ -144,5 +144,4 @@ def _arrays(tasks: Sequence[int], size: int, limit: int | None) -> tuple[Array, 
 
 
 def _share(limit: int | None, position: int, count: int) -> int | None:
-    """One array's part of the limit of all."""
     return limit // count + (position < limit % count) if limit else None

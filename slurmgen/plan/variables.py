@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from slurmgen.containers import ENGINES, IMAGE_FILE, Engine
+from slurmgen.containers import ENGINES
+from slurmgen.containers.base import IMAGE_FILE, Engine
 from slurmgen.errors import Hint, RequestError, fields_in, leave_it_out, offered, option
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.launchers.ddp import RESTART_ENV
@@ -143,7 +144,6 @@ def _also_for_the_script(request: Request, found: list[Variable]) -> Iterator[Va
 
 
 def _used_by_the_script(request: Request) -> set[str]:
-    """The variables that the batch script expands outside of other variables."""
     texts = [text for what, text in expanded_in_steps(request) if "env" not in fields_in(what)]
     lines = (*(request.before or ()), *(request.after or ()))
     names = {name for text in texts for name in variables_in(text)} | set(_IN_SHELL.findall("\n".join(lines)))
@@ -170,7 +170,6 @@ def check_names(request: Request, ranks: Ranks, setup: Setup) -> None:
 
 
 def _check_staged(request: Request) -> None:
-    """Refuse a path in the staged data of a request that stages none."""
     is_set = is_staged(request) or STAGED_DATA in request.env
     if is_set or any(STAGED_DATA in line for line in request.before or ()):
         return

@@ -197,7 +197,6 @@ def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
 
 
 def _require_slurm(route: Route) -> None:
-    """Refuse to use this machine as a login node if it has no Slurm."""
     if shutil.which("sbatch") is None:
         raise ConfigError(
             f"site {route.site} is used from this machine (--via local, the default without a login host), "
@@ -388,7 +387,6 @@ def jump_host(login: Login, host: str) -> str | None:
 
 
 def _jump_hosts(value: str) -> set[str]:
-    """The names of the hosts in a value of ProxyJump: `[USER@]HOST[:PORT],...`."""
     return {spec.rpartition("@")[2].partition(":")[0].strip().lower() for spec in value.split(",")}
 
 
@@ -441,7 +439,6 @@ def _needs_certificate(login: Login) -> bool:
 
 
 def _expiries(to: "Destination") -> dict[Path, float]:
-    """The certificates of the user for a host and its jump hosts, with the time when each expires."""
     from slurmgen.remote.ssh import authenticate
 
     files = [path for host in to.chain for path in host.certificate_files]
@@ -482,7 +479,6 @@ _NEEDED = {"password": "your password", "otp": "a one-time code"}
 
 
 def _without_keys(site: str, login: Login, to: "Destination", *, interactive: bool) -> str:
-    """The advice for a site that accepts no keys."""
     needed = " and ".join(_NEEDED[method] for method in login.methods if method in _NEEDED)
     again = "Check the user (--host USER@HOST) and try again." if interactive else "Run this in a terminal."
     return (

@@ -297,7 +297,6 @@ def local_folder(job: Job, to: Path | None = None, *, shared: bool = False) -> P
 
 
 def _is_in_project(folder: Path) -> bool:
-    """Whether the next submission of the current project would send a folder."""
     here = Path.cwd()
     project = next((path for path in (here, *here.parents) if (path / FILE_NAME).is_file()), here)
     return is_inside(folder, project) and not is_inside(project, folder)
@@ -388,6 +387,5 @@ def submitted_script(transport: Transport, job: Job) -> str:
 
 
 def _is_its_own(transport: Transport, job: Job) -> bool:
-    """Whether the job that has the id now is this one."""
     shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
     return any(replies.is_of(state, job.id) for state in shown)

@@ -246,7 +246,6 @@ def _range(least: int | None, most: int | None) -> str:
 
 
 def _kind(limits: Limits) -> Iterator[str]:
-    """What distinguishes a partition or a QoS besides its limits."""
     if isinstance(limits, Partition):
         if limits.gpu_type:
             yield f"GPU type `{limits.gpu_type}`"
@@ -319,7 +318,6 @@ def _gpus_per_node(site: Site) -> Iterator[int]:
 
 
 def _longest_times(site: Site) -> Iterator[str]:
-    """The limits of the first kind that the profile states; a QoS may lengthen those of a partition."""
     over = [qos for qos in site.qos.values() if qos.replaces_partition_limits]
     partitions = [part for part in site.partitions.values() if part.has_gpus]
     kinds: list[list[Limits]] = [[*partitions, *over], [site.limits], [*site.qos.values()]]
@@ -465,7 +463,6 @@ def _tables(fact: str) -> Iterator[str]:
 
 
 def _named(site: Site, key: str) -> Iterator[str]:
-    """The source that names a fact, or a table that it is in."""
     tables, name = {*_tables(key)}, site.source_of(key)
     if name and any(tables.intersection(source.facts) for source in site.sources.values()):
         yield name

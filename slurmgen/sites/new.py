@@ -339,7 +339,6 @@ def profile_text(
 
 
 def _tables(facts: Sequence[Stated], unknown: Sequence[Open]) -> list[Keys]:
-    """The tables in the order of the keys of a site; the keys outside of tables are first."""
     order = list(Site.__struct_fields__)
     tables = dict.fromkeys([(), *map(_table_of, facts), *(gap.keys[:-1] for gap in unknown)])
     return sorted(tables, key=lambda keys: (order.index(keys[0]), len(keys) > 1) if keys else (-1, False))
@@ -366,7 +365,6 @@ def _table(
 
 
 def _comment(keys: Keys, described: set[str]) -> list[str]:
-    """What a key means, the first time."""
     note = meaning(keys)
     is_new = note not in described
     described.add(note)
@@ -450,7 +448,6 @@ def _source_of_answers(by: Author) -> Source:
 
 
 def _unknown(facts: Facts, *, has_partitions: bool) -> list[Open]:
-    """The keys that no answer states; those of partitions only if no cluster reported them."""
     gaps = [question.unanswered(facts) for question in QUESTIONS if not question.is_answered(facts)]
     partitions = [] if has_partitions else open_in_partitions(facts)
     return [gap for gap in (*gaps, *partitions, *LATER) if gap.keys not in facts]

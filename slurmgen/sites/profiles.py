@@ -150,7 +150,6 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 
 
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
-    """The site of a profile, without the facts that are wrong, and what is wrong with these."""
     layers, errors = _layers(path, folders)
     site = msgspec.convert(_merged_layers([_quoted(layer, folders) for layer in layers]), Site)
     stem = _UNNAMED if site.name == _UNNAMED else path.stem
@@ -199,7 +198,6 @@ def _merged_layers(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[ConfigError]]:
-    """The profile and all that it extends, each without what is wrong in it, and the errors of all."""
     layers: list[Layer] = []
     errors: list[ConfigError] = []
     try:
@@ -216,7 +214,6 @@ def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[Conf
 
 
 def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> Iterator[ConfigError]:
-    """An error for each value, and each key, that no script can hold."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _control_characters(path, key if unprintable(key) else value, (*keys, key))

@@ -78,7 +78,6 @@ def _members(key: str, to_cancel: bool) -> Sequence[Record]:
 
 
 def _racing(name: str, site: str | None, to_cancel: bool) -> Sequence[Record]:
-    """The jobs of the race that a name means, unless it means the chosen one."""
     record = None if site or is_id(name) else _last(name, None)
     race = Races().of(record) if record else None
     if race is None or (race.chosen and (race.over or not to_cancel)):

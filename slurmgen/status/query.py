@@ -143,7 +143,6 @@ def query_site(
 
 
 def _was_gone(job: Job) -> bool:
-    """Whether the last query, which is over, did not find it."""
     return job.last_known is not None and job.last_known.state == GONE
 
 
@@ -324,7 +323,6 @@ def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str
 
 
 def _with_environment(transport: Transport, reasons: dict[Job, Why | None]) -> dict[Job, Why | None]:
-    """The reasons, with what kept the environment from a job whose program was not found."""
     return {
         job: _of_environment(transport, job, reason) if reason and is_not_found(reason) else reason
         for job, reason in reasons.items()

@@ -124,7 +124,6 @@ def _waiting(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _todo(report: Report) -> str:
-    """What to do about a job that else waits for ever; empty for another one."""
     if report.held_task:
         return RELEASE.format(report.held_task, report.job.id)
     todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""

@@ -209,7 +209,6 @@ def _query_cluster(
 
 
 def _own(job: JobId, states: Sequence[JobState]) -> tuple[JobState, ...]:
-    """The records of this job, and not of others that had its id."""
     return tuple(state for state in states if replies.is_of(state, job))
 
 
@@ -226,7 +225,6 @@ def _is_late(states: Sequence[JobState], accounted: Sequence[JobState]) -> bool:
 
 
 def _failed_without_code(states: Sequence[JobState]) -> bool:
-    """Whether a job, or a task, failed with an exit code that is not known yet."""
     return any(state.state == "FAILED" and not state.exit_code for state in states)
 
 
@@ -264,7 +262,6 @@ def _query(
     parse: Callable[[str], tuple[JobState, ...]],
     sleep: Callable[[float], None],
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """Run one command, or several if the ids are too many for one, and return the records of each id."""
     found: dict[JobId, tuple[JobState, ...]] = {}
     for some in _batches(jobs):
         completed = call_again(transport, command(*some), sleep)

@@ -90,7 +90,6 @@ def _finite(value: float) -> float | None:
 
 
 def _thinned(points: Sequence[Any]) -> Sequence[Any]:
-    """At most `MOST_POINTS` of them, with the first and the last."""
     last = len(points) - 1
     if last < MOST_POINTS:
         return points

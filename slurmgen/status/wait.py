@@ -85,7 +85,6 @@ class Watch:
         return [unreached(job, error) for job in jobs]
 
     def _with_forgotten_tasks(self, report: Report) -> Report:
-        """The report with the tasks that had ended before, and that Slurm has forgotten since."""
         last, listed = self._last.get(report.job), {state.id for state in report.states}
         if last:
             forgotten = [state for state in last.states if state.ended and state.id not in listed]

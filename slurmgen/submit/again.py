@@ -83,7 +83,6 @@ def find_original(name: str, site: str | None, options: Options, site_route: Sit
 
 
 def _original_of_unsettled(name: str) -> Record | None:
-    """The original, if the last job of that name is an unsettled resubmission."""
     entry = Ledger().last(None if name == LAST else name)
     original = None
     while entry and entry.pending and (key := resubmits(entry)):
@@ -299,7 +298,6 @@ def _require_project(original: Original) -> None:
 
 
 def _require_snapshot(original: Original, route: Route) -> None:
-    """Refuse a site that cannot have the files that the job ran."""
     record, there = original.record, original.job.route
     if (route.site, route.via == "twin") != (there.site, there.via == "twin"):
         raise RequestError(

@@ -90,7 +90,6 @@ def _cancel_at(transport: Transport, jobs: Sequence[Job], notify: Notify) -> dic
 
 
 def _settled(transport: Transport, job: Job) -> Job | None:
-    """The job; for a pending one, that which it has become, or None if there is none."""
     if job.record is None or not job.record.pending:
         return job
     record = settle(transport, job.record, Ledger())

@@ -135,7 +135,6 @@ def read_report(transport: Transport, record: Record, waiting: Callable[[Record]
 
 
 def _partition(site: Site) -> str | None:
-    """The default partition if it has GPUs, else the first that has; None for that of Slurm."""
     with_gpus = gpu_partitions(site)
     default = site.default_partition
     return default if default in with_gpus else next(iter(with_gpus), None)

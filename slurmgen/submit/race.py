@@ -302,7 +302,6 @@ class Contest:
             self._leave_out(runner, event)
 
     def _see(self, runner: Runner, report: Report) -> None:
-        """Choose a job that runs; leave out one that has ended."""
         is_left = runner.key in self._left
         is_start = is_left and any(state.state == "RUNNING" for state in report.states)
         choose = self._races.choose

@@ -121,7 +121,6 @@ _NO_LIBRARY = " (the library keyring is not installed)"
 
 
 def _in_keyring(name: str) -> tuple[str, str]:
-    """The value in the user's keyring; empty if it has none, with the problem if it cannot be read."""
     try:
         value = import_module("keyring").get_password(SERVICE, name)  # an extra, and slow
     except ImportError:

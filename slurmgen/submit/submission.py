@@ -251,7 +251,6 @@ def with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
 
 
 def _following(prepared: Prepared, outcomes: Sequence[Outcome]) -> Prepared:
-    """The submission, which waits also for the jobs of its group that it needs."""
     jobs = [Job.of(one.record, prepared.route) for one in outcomes]
     within = tuple(Dependency(jobs[place], kind) for place, kind in prepared.needs)
     return structs.replace(prepared, after=(*prepared.after, *within))

@@ -189,7 +189,6 @@ def _unreached(one: Place, error: str) -> list[Option]:
 
 
 def _rank(option: Option) -> tuple[bool, bool, float, str, str]:
-    """The order: what can run by its start, then what cannot be asked, then what is refused."""
     soonest = option.wait if option.wait is not None else float("inf")
     return bool(option.refused), bool(option.error), soonest, option.site, option.partition
 

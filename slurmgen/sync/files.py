@@ -130,7 +130,6 @@ def _outputs() -> dict[int, int]:
 
 
 def _unfit(entry: "os.DirEntry[str]", root: Path, outputs: Mapping[int, int]) -> str | None:
-    """Why a file cannot be sent, if so."""
     if entry.is_symlink():
         path = Path(entry.path)
         leads_out = not _stays_inside(path, root)
@@ -484,7 +483,6 @@ def walk(root: Path, logs: re.Pattern[str] | None = None) -> Found:
 
 
 def _look(folder: _Folder, root: Path, found: Found, logs: re.Pattern[str] | None) -> list[_Folder]:
-    """Add the entries of a folder; returns its subfolders."""
     entries, chain = _listed(folder, root)
     of_git = tuple(rules for rules in chain if not rules.is_own)
     may_overrule = len(of_git) < len(chain)
@@ -516,7 +514,6 @@ def _is_log(name: str, path: str, logs: re.Pattern[str] | None) -> bool:
 
 
 def _listed(folder: _Folder, root: Path) -> "tuple[list[os.DirEntry[str]], Chain]":
-    """The entries of a folder, and the rules that apply in it."""
     with os.scandir(folder.path) as listing:
         entries = [entry for entry in listing if entry.name not in NEVER_SENT]
     names = {entry.name for entry in entries}

@@ -134,7 +134,6 @@ def gpu_limits(layout: Layout) -> Iterator[str]:
 
 
 def _all_qos(site: Site) -> dict[str, Limits]:
-    """Slurm's own QoS, the QoS that jobs may name, and those of partitions."""
     own = {
         qos: Limits(max_gpus=part.max_gpus, min_gpus=part.min_gpus, max_jobs=part.max_jobs)
         for name, part in partitions(site).items()
@@ -157,7 +156,6 @@ def _qos(name: str, limits: Limits) -> str:
 
 
 def _limits_of_accounts(site: Site) -> Iterator[str]:
-    """The QoS and limits of every account, which its users inherit."""
     usual = () if site.qos_required or site.default_qos or USUAL_QOS in site.qos else (USUAL_QOS,)
     yield f"QOS={','.join([*site.qos, *usual])}"
     yield from (f"DefaultQOS={name}" for name in site.default_qos[:1])

@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from slurmgen.containers import ENGINES, bind_variables
+from slurmgen.containers import ENGINES
+from slurmgen.containers.base import bind_variables
 from slurmgen.twin import accounting
 from slurmgen.twin.layout import (
     DEFAULT_PARTITIONS,

@@ -211,7 +211,6 @@ def end(pids: Iterable[int], grace: float) -> None:
 
 
 def _left_after(number: signal.Signals, pids: list[int], seconds: float) -> list[int]:
-    """The processes that a signal has not ended within some seconds."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

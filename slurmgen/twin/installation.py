@@ -172,7 +172,6 @@ def _source(release: str) -> str:
 
 
 def _download(source: str, scratch: Path) -> list[Path]:
-    """Download the packages with all they depend on, as if nothing were installed here."""
     apt = scratch / "apt"
     for name in ("state/lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True)
@@ -202,7 +201,6 @@ def _download(source: str, scratch: Path) -> list[Path]:
 
 
 def _unpack(packages: Iterable[Path], scratch: Path) -> None:
-    """Unpack the packages with a twin's programs into one folder, and those that they need into another."""
     for package in packages:
         kind = "slurm" if package.name.partition("_")[0] in _SLURM else "needed"
         _run("dpkg-deb", "--extract", str(package), str(scratch / kind))

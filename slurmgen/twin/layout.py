@@ -63,7 +63,6 @@ def _assumed(site: Site, gpus: int | None) -> Node:
 
 
 def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str | None]:
-    """The facts of a node in the profile, and its GPU type; the usual one if a job does not name any."""
     place = place_of(site, partition, gpu_type)
     if place.gpu_type:
         return place.node, place.gpu_type

@@ -70,7 +70,6 @@ def _layout(
     *,
     accounting: bool,
 ) -> Layout:
-    """Where the twin lives on this machine: its folders, names and ports."""
     hostname = socket.gethostname()
     return Layout(
         site=site,
@@ -140,7 +139,6 @@ def _controller(twin: Twin) -> Daemon:
 
 
 def _restarted(twin: Twin) -> Twin:
-    """The twin after a restart of the daemons that have died, such as sshd."""
     dead = [daemon for daemon in twin.daemons if daemon.pid is None]
     if not dead:
         hint = f"End it: slurmgen twin down --site {twin.site}"
@@ -183,7 +181,6 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
 
 
 def _lacks_accounting(layout: Layout) -> list[str]:
-    """A note if the site needs accounting, but its programs are not installed."""
     if layout.accounting or not accounting.needed(layout.site, layout.accounts):
         return []
     return [
@@ -193,7 +190,6 @@ def _lacks_accounting(layout: Layout) -> list[str]:
 
 
 def _accounting_programs(slurm: Installation) -> dict[str, str]:
-    """The programs for accounting; empty if some are not installed."""
     try:
         return slurm.programs(*installation.ACCOUNTING_PROGRAMS) | installation.programs(
             *installation.DATABASE_PROGRAMS

@@ -202,7 +202,6 @@ def hints_of(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, s
 
 
 def _places(site: Site, texts: Mapping[str, str], empty: str = "") -> Sequence[Place]:
-    """Where the job may go, with one field empty."""
     named = {key: text.strip() or None for key, text in texts.items() if key != empty}
     placed_by = (named.get(key) for key in ("partition", "gpu_type", "qos"))
     return [*places_of(site, *placed_by, with_gpus=named.get("gpus") != "0")]
@@ -533,19 +532,16 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
 
 
 def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
-    """The offer to leave a field to the site, if what it has is a name of another site."""
     has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
     return cleared(field) if has_value else ()
 
 
 def _of_site(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, Any]:
-    """What the form shows of the site's profile and of the user's own settings."""
     shown = _placed({**texts, "site": site.name})
     return {"shown": shown, "choices": choices_of(site), "hints": hints_of(site, own, texts)}
 
 
 def _placed(texts: Mapping[str, str]) -> str:
-    """The values that the hints depend on, as one text."""
     gpus = "0" if texts.get("gpus", "").strip() == "0" else ""
     return "|".join(texts.get(name, "").strip() if name != "gpus" else gpus for name in PLACED_BY)
 

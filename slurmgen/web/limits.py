@@ -153,7 +153,6 @@ def _refusal(status: int, text: str) -> PlainTextResponse:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive the body that was read, then what comes after it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

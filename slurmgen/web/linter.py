@@ -166,7 +166,6 @@ def rule_page(code: str) -> RulePage:
 
 
 def _blocks(text: str) -> Iterator[Block]:
-    """The blocks below the title and the severity, which the page shows in its own way."""
     for kind, lines in groupby(text.splitlines()[3:], _kind):
         if kind == "example":
             code = "\n".join(line.removeprefix(_INDENT) for line in lines)

@@ -147,7 +147,6 @@ class _Server(uvicorn.Server):
         super().__init__(config)
 
     async def _finish(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, and count the forms that are not answered yet."""
         is_form = scope.get("method") == "POST"
         if is_form and self.should_exit:
             await PlainTextResponse(_ENDED, 503)(scope, receive, send)

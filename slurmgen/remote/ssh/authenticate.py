@@ -60,7 +60,6 @@ def _offer_keys(
     accepted: set[str],
     tried: list[str],
 ) -> set[str]:
-    """Offer keys until one is accepted; returns the methods that are still required."""
     with _agent_keys(to.agent) as held:
         for title, key in _keys(held, to, prompt):
             tried.append(title)
@@ -116,7 +115,6 @@ def _agent_keys(socket: str | None) -> Iterator[tuple[paramiko.AgentKey, ...]]:
 def _answer_prompts(
     transport: paramiko.Transport, to: Destination, prompt: Prompt, accepted: set[str], tried: list[str]
 ) -> set[str]:
-    """Try the methods that need a prompt, until the host accepts the login."""
     for _ in range(ATTEMPTS):
         method = next((method for method in to.methods if method in accepted & _METHODS.keys()), None)
         if transport.is_authenticated() or method is None or not transport.is_active():
@@ -146,7 +144,6 @@ def _password(transport: paramiko.Transport, to: Destination, prompt: Prompt) ->
 
 
 def _account(to: Destination) -> str:
-    """The account in a prompt: jump hosts have prompts too."""
     return f"{to.user}@{to.alias}"
 
 

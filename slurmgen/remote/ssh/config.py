@@ -174,7 +174,6 @@ def _resolved(
 
 
 def _leaves_jump_open(spec: HostSpec, file: Path | None, options: Options, jump: str) -> bool:
-    """Whether ssh_config does not say how a host is reached."""
     if {"proxyjump", "proxycommand"} & options.keys():
         return False
     if program := shutil.which("ssh"):
@@ -415,7 +414,6 @@ def _ssh_output(argv: list[str]) -> str:
 
 
 def _tokens(alias: str, values: dict[str, list[str]]) -> dict[str, str]:
-    """The values of ssh_config's tokens (%h), which ssh expands only when it connects."""
     host, local = values["hostname"][0], socket.gethostname()
     return {
         "%": "%",

@@ -368,7 +368,6 @@ class OpenSshTransport(Closing):
         return [*ssh, "--", self._alias, command_line(argv)]
 
     def _another(self) -> list[str]:
-        """The words of ssh for another connection, which is made without a prompt."""
         to = structs.replace(self._to, sharing=None)
         login = self._resources.enter_context(Login(to, None))
         other = login.transport()

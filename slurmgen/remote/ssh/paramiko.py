@@ -350,7 +350,6 @@ class SshTransport(Closing):
         return self._completed(argv, Frame(self.where, self.shell, argv, input), timeout, timeout)
 
     def _completed(self, argv: Sequence[str], frame: Frame, timeout: float, patience: float) -> Completed:
-        """A command that has ended, in a session that opens within `patience`."""
         with (
             ThreadPoolExecutor(2) as pool,
             self._opened(argv, frame, patience) as channel,
@@ -453,7 +452,6 @@ class SshTransport(Closing):
 
     @contextlib.contextmanager
     def _opened(self, argv: Sequence[str], frame: Frame, timeout: float) -> Iterator[paramiko.Channel]:
-        """A channel in which the command runs; closed with the block."""
         channel = self._session(timeout)
         try:
             self._execute(channel, frame.argv, timeout, argv)

@@ -69,7 +69,6 @@ def _remove_types(values: dict[str, Any], types: Collection[str]) -> None:
 
 
 def _different(site: Site, found: Discovery) -> Iterator[tuple[Fact, Any]]:
-    """Each fact of the cluster that the profile states otherwise, with what it states."""
     for fact in found.facts:
         stated = _stated(site, fact.keys)
         if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] in _NOT_COMPARED:
@@ -81,7 +80,6 @@ def _different(site: Site, found: Discovery) -> Iterator[tuple[Fact, Any]]:
 def _missing(
     table: str, stated: Collection[str], reported: Collection[str], text: str
 ) -> Iterator[Difference]:
-    """The names that the cluster lacks, if it reported any."""
     for name in stated if reported else ():
         if name not in reported:
             yield Difference(f"{table}.{name}", "stated", text)
@@ -162,7 +160,6 @@ def _head_notes(found: Discovery, date: str) -> Iterator[str]:
 
 
 def _tables(found: Discovery, date: str) -> Iterator[str]:
-    """The tables in the order of their first facts, each with its notes."""
     tables: dict[Keys, list[str]] = {}
     seen: dict[Keys, str] = {}
     for fact in found.facts:
@@ -199,7 +196,6 @@ def command_name(command: str) -> str:
 
 
 def _sources(found: Discovery, date: str) -> Iterator[str]:
-    """A source for the facts of the login node, and one for those of a job."""
     probed = [".".join(fact.keys) for fact in found.facts if fact.command == PROBE]
     others = [fact.keys[0] for fact in found.facts if fact.command != PROBE]
     yield from _source("discover", "slurmgen sites discover", others, date)

@@ -325,7 +325,6 @@ def cluster_name(replies: Mapping[str, Answer]) -> str:
 
 
 def _engines(replies: Mapping[str, Answer]) -> tuple[str, ...]:
-    """The container engines of the login node, the preferred one first."""
     words = [line.removeprefix("engine ") for line in output(replies, LOGIN_NODE).splitlines()]
     found = {_PROGRAMS.get(word, word) for word in words}
     return tuple(name for name in _ENGINES if name in found)
@@ -359,7 +358,6 @@ def node_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
 
 
 def _type(name: str, of_type: list[Kind], base: Kind, usual_shares: Shares) -> Iterator[Fact]:
-    """A GPU type, with its node if all its nodes differ from the usual one in the same way."""
     kind = usual([Counter(of_type)])
     if kind and len({other.shape for other in of_type}) == 1 and kind.shape != base.shape:
         yield from shape(("gpu", "types", name), kind)
@@ -474,7 +472,6 @@ def _values(
 
 
 def _kind_facts(cluster: Cluster) -> Iterator[Fact]:
-    """Every kind of node with its number, its partitions and its features, the commonest first."""
     counts: Counter[Kind] = Counter()
     partitions: dict[Kind, dict[str, None]] = {}
     for group in cluster.groups:
@@ -602,7 +599,6 @@ def _seconds(text: str) -> float | None:
 
 
 def _nodes(cluster: Cluster, entry: Entry, found: Hardware, usual_shares: Shares) -> Iterator[Fact]:
-    """The GPUs of a partition, and its nodes and shares where they differ from the usual ones."""
     name = entry["PartitionName"]
     counts = found.by_partition.get(name, Counter())
     kind = usual([counts])

@@ -170,7 +170,6 @@ def _of_this(original: Original, earlier: Record) -> Record:
 
 
 def _changes(original: Original, form: Form) -> JobRequest:
-    """The fields of the request that differ from those of the job."""
     changed = _changed_texts(original, form)
     sbatch = {name: changed.pop(name) for name in SBATCH if name in changed}
     values = {name: _number(text) if name == "gpus" else text for name, text in changed.items()}
@@ -212,7 +211,6 @@ def _changed_texts(original: Original, form: Form) -> dict[str, str]:
 
 
 def _had(original: Original) -> dict[str, str]:
-    """What the job asked for; of a batch script, only what overrode its header."""
     kept = original.kept
     return _texts(kept.options if kept.batch_script else kept.request)
 
@@ -322,13 +320,11 @@ def ask_resubmit(request: Request) -> Response:
 
 
 def _tasks(job: Job, failed: int) -> str:
-    """What the form chooses first: the task of the address, else those that failed, else all."""
     _, _, task = job.id.number.partition("_")
     return task or (FAILED if failed else "")
 
 
 def _failed(request: Request, original: Original) -> int:
-    """How many tasks of a sweep failed, as far as it is known."""
     board, record = state_of(request).board, original.record
     reports = board.group(record.part_of) or list(filter(None, [board.report(key_of(record))]))
     states = (state.state for report in reports for state in report.states)
@@ -376,7 +372,6 @@ def _resubmit_done(request: Request, given: dict[str, str]) -> Response:
 
 
 def _labels(form: Form) -> dict[str, str]:
-    """The labels of the fields: one for memory, unless several have a value."""
     memory = {name for name in _MEMORY if form.values[name]} or {"mem"}
     return _LABELS | {name: label for name, label in _MEMORY.items() if name in memory}
 

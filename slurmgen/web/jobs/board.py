@@ -258,19 +258,19 @@ class Board:
             self._mark(route, answered)
 
     def wait(self, route: Route, asked: float) -> None:
-        """Take that a query has no reply yet, which began at that time in seconds since 1970."""
+        """Record that the query started at `asked` is still unanswered."""
         with self._lock:
             self._mark(route, self._contacts.wait(route, asked))
 
     def fail_all(self, error: SlurmgenError | None) -> bool:
-        """Take why no job can be queried, None if that is over; returns whether this is new."""
+        """Set or clear the error that stops all queries; return whether it changed."""
         with self._lock:
             is_new = self._contacts.fail_all(error)
             self._count(is_new)
             return is_new
 
     def fail(self, route: Route, error: SlurmgenError) -> None:
-        """Take that a site was not reached. What is known of its jobs stays."""
+        """Record that a site was not reached. What is known of its jobs stays."""
         with self._lock:
             is_new = self._contacts.fail(route, error)
             jobs = self.active().get(route, [])
@@ -331,19 +331,16 @@ class Board:
         return Known(report, is_old=not report.ended and self._contacts.problem(report.job.route) is not None)
 
     def _order_rows(self) -> None:
-        """Sort the rows as the ledger is, a group before its jobs, and drop those that are not in it."""
         reports = self._reports.items()
         ids = (row for key, report in reports for row in ids_of(key, self._group_of(report)))
         self._notify(self._table.order(ids))
 
     def _mark(self, route: Route, changed: bool) -> None:
-        """Begin a new version, if whether a site is reached has changed."""
         if changed:
             self._make_rows(key_of(record_of_job(job)) for job in self.active().get(route, []))
         self._count(changed)
 
     def _count(self, changed: bool) -> None:
-        """Begin a new version, if something beside the rows has changed."""
         if changed:
             self._table.count()
         self._notify(changed)

@@ -63,7 +63,6 @@ def _parameters(job: Job) -> list[dict[str, str]]:
 
 
 def _facts(job: Job, record: Record) -> Iterator[tuple[str, str]]:
-    """Where the job comes from: labels and texts."""
     yield from ((label.capitalize(), text) for label, text in origin(job))
     rows = (("Run folder", record.folder), ("Snapshot", record.snapshot))
     yield from ((label, text) for label, text in rows if text)
@@ -90,7 +89,6 @@ def _plain(value: object) -> str:
 
 
 def _links(request: Request, job: Job, record: Record) -> Iterator[tuple[str, str, str]]:
-    """Related jobs: how, the name and the address of each."""
     for how, other in _related(job, record):
         at = f" at {other.site}" * (other.site != record.site)
         yield how, f"{other.name} {other.id}{at}", _address(request, other)

@@ -96,7 +96,6 @@ def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
 
 
 def _tasks(job: Job, report: Report) -> list[str] | None:
-    """The listed tasks of a whole array of which each has a log; None for another job and for a sweep."""
     record = record_of_job(job)
     if record.tasks or not is_of_task(record.output) or str(job.id) != record.id:
         return None

@@ -277,7 +277,6 @@ class Poller:
         await self._replies()
 
     async def _replies(self) -> None:
-        """Wait some seconds for the queries that have no reply yet."""
         if self._queries:
             await asyncio.wait(self._queries.values(), timeout=self._late)
 

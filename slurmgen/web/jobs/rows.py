@@ -106,7 +106,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def ids_of(key: str, group: str) -> tuple[str, ...]:
-    """The rows of a job: of one in a group also that of the group, which comes first."""
+    """Row ids of a job; for a group member, the group's row first."""
     return (*([_group_id(group)] if group else []), _job_id(key))
 
 
@@ -202,13 +202,11 @@ class _Asked(Struct, frozen=True):
 
 
 def _repeats(record: Record, group: str, members: int) -> bool:
-    """Whether the line is a job or a whole sweep, and its request is recorded."""
     is_sweep_or_job = bool(record.tasks) == bool(members) or not group
     return bool(record.request) and not record.pending and is_sweep_or_job
 
 
 def _gpus(report: Report, record: Record) -> int | None:
-    """The GPUs that it was allocated, else those that it asked for; None if neither is known."""
     allocated = sum(state.usage.gpus for state in report.states if state.usage)
     if allocated:
         return allocated
@@ -352,7 +350,7 @@ def _matches(row: Row, view: View) -> bool:
 
 
 def _ordered(rows: Sequence[Row], sort: str, now: float) -> list[Row]:
-    """The rows in an order, in which those without a value come last."""
+    """Sort rows; rows without a value come last."""
     column, falls = _COLUMNS[sort.removeprefix("-")], sort.startswith("-")
     values = {row.id: column(row, now) for row in rows}
     known = [row for row in rows if values[row.id] not in (None, "")]

@@ -154,7 +154,7 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     on_all_nodes: "JobSpec | None" = None
     "The same job before it excluded remembered nodes, which may differ when a submission is repeated."
     is_recorded: bool = False
-    "Whether it is of the ledger, so that the present slurmgen.toml does not count."
+    "Rebuilt from the ledger; slurmgen.toml is ignored."
 
     def excluding(self, nodes: Sequence[str]) -> "JobSpec":
         """The same job on other nodes than these, each `NODE` or `NODE=WHY`."""

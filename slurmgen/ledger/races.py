@@ -108,7 +108,7 @@ class Races(Ledger):
         return self._race(_OF_KEY, race.key) or race
 
     def entries(self, race: Race) -> tuple[Record, ...]:
-        """The jobs of a race, also the pending ones."""
+        """All jobs of a race, including pending ones."""
         return self._records("WHERE part_of != '' AND part_of = ?", race.key)
 
     def choose(self, race: Race, key: str) -> Race:

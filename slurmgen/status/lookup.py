@@ -270,7 +270,7 @@ def _by_name(name: str, site: str | None) -> Record:
 
 
 def require_settled(record: Record) -> None:
-    """Refuse an entry of which it is not known whether it became a job.
+    """Refuse an unconfirmed entry.
 
     Raises:
         RequestError: it is pending.

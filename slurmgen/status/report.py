@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import ceil
+from typing import Any
 
 from msgspec import Struct
 
@@ -324,44 +325,31 @@ class Report(Struct, frozen=True, kw_only=True):
         return status or (128 + signal if signal else self.main.other_status or 1)
 
 
+# The fields of a JobObject that a report and a record have under the same name.
+_OF_REPORT = (
+    *("name", "state", "ended", "reason", "waits", "why", "excludes", "requeued", "elapsed", "time_limit"),
+    *("usage", "enough", "lost_to", "error", "remembered", "last_known"),
+)
+_OF_RECORD = ("submitted", "folder", "commit", "dirty", "key", "command", "directory")
+
+
 def to_json(report: Report) -> JobObject:
     """The object that --json prints: always the same keys."""
     job, main, record = report.job, report.main, report.job.record or _NO_RECORD
     tables = tables_of(report)
+    same: dict[str, Any] = {name: getattr(report, name) for name in _OF_REPORT}
+    same |= {name: getattr(record, name) for name in _OF_RECORD} | _codes(main)
     return JobObject(
         id=job.id.number,
-        name=report.name,
         site=job.route.site,
         via=job.route.via,
         cluster=job.id.cluster,
-        state=report.state,
-        ended=report.ended,
-        **_codes(main),
-        reason=report.reason,
-        waits=report.waits,
-        why=report.why,
         bad_nodes={node: finding.text for node, finding in report.bad_nodes.items()},
-        excludes=report.excludes,
-        requeued=report.requeued,
         start=main.start,
-        elapsed=report.elapsed,
-        time_limit=report.time_limit,
         nodes=main.nodes,
-        usage=report.usage,
-        enough=report.enough,
         tasks=[_task(state, tables) for state in report.states] if report.is_array else [],
-        submitted=record.submitted,
-        folder=record.folder,
         log=job.log,
-        commit=record.commit,
-        dirty=record.dirty,
-        key=record.key,
-        command=record.command,
-        directory=record.directory,
-        lost_to=report.lost_to,
-        error=report.error,
-        remembered=report.remembered,
-        last_known=report.last_known,
+        **same,
     )
 
 

@@ -126,7 +126,7 @@ def _route(record: Record) -> Route:
 
 
 def _check(record: Record, own: Record) -> None:
-    """Refuse a job that Slurm cannot wait for, or of which it is not known whether it exists."""
+    """Refuse jobs that Slurm cannot wait for, and unconfirmed ones."""
     if not _is_near(record, own):
         raise RequestError(
             f"job {record.id or record.name} is at {_where(record)}, and a job at {_where(own)} "

@@ -247,7 +247,7 @@ class Prepared(Struct, frozen=True):
     secrets: Wanted = Wanted()
     "Their values are added when the job is submitted."
     one_key: bool = False
-    "Whether it is given up if its key is closed; else it then gets a new one."
+    "If the key is closed: fail (True), or retry with a new key."
 
 
 def prepare(

@@ -366,7 +366,7 @@ class Loser(Struct, frozen=True, kw_only=True):
 def cancel_losers(
     race: Race, winner: Runner, runners: Sequence[Runner], connect: Connect, say: Say
 ) -> tuple[Loser, ...]:
-    """Cancel the other jobs, also those of which it is not known whether they exist."""
+    """Cancel the other jobs, including unconfirmed ones."""
     others = [runner for runner in runners if runner is not winner]
     for runner in others:
         runner.stop()

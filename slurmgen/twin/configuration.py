@@ -23,8 +23,8 @@ from slurmgen.twin.layout import (
 STAND_INS = {
     "module": "module.sh",
     "ml": "module.sh",
-    "apptainer": "apptainer.py",
-    "singularity": "apptainer.py",
+    "apptainer": "engines.py",
+    "singularity": "engines.py",
     "podman-hpc": "engines.py",
     "shifter": "engines.py",
     "shifterimg": "engines.py",

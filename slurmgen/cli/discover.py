@@ -28,19 +28,10 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route, find_route
 from slurmgen.remote.transport import Transport
-from slurmgen.sites.discover import (
-    QUERY,
-    Discovery,
-    answers,
-    cluster_name,
-    corrected,
-    differences,
-    discover,
-    profile_text,
-    with_probe,
-)
-from slurmgen.sites.discover.probe import SCRIPT_NAME, script
-from slurmgen.sites.discover.profile import NAME
+from slurmgen.sites.discover.compare import corrected, differences, profile_text
+from slurmgen.sites.discover.probe import SCRIPT_NAME, script, with_probe
+from slurmgen.sites.discover.profile import NAME, Discovery, cluster_name, discover
+from slurmgen.sites.discover.query import QUERY, answers
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.submit.probe import batch_script, prepare_probe, probe_plan, read_report, submit_probe, unread

@@ -14,7 +14,7 @@ from slurmgen.cli.objects import NewProfile
 from slurmgen.cli.options import complete_hosts, json_option, project_dir, route_options, shown, write_new
 from slurmgen.cli.output import Command, print_json
 from slurmgen.errors import RequestError
-from slurmgen.sites.discover import command_name
+from slurmgen.sites.discover.compare import command_name
 from slurmgen.sites.discover.profile import NAME
 from slurmgen.sites.model import Address
 from slurmgen.sites.new import (

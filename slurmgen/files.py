@@ -13,7 +13,7 @@ MAX_TEXT = 1_000_000
 
 
 class NotPlainFile(OSError):
-    """The path is not that of a regular file, or the file is too large."""
+    """The path names no regular file, or the file is too large."""
 
 
 class OutsideFolder(OSError):
@@ -142,7 +142,7 @@ REPLACED = {
 
 
 def is_bundled(script: str) -> bool:
-    """Whether a path from the job's folder on is that of a bundled script."""
+    """Whether a path from the job's folder on names a bundled script."""
     return str(PurePosixPath(script)) in BUNDLED_SCRIPTS
 
 

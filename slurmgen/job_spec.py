@@ -75,7 +75,7 @@ def job_name(options: JobOptions, project: Project, project_dir: Path) -> str | 
 
 
 def site_name(options: JobOptions, project: Project) -> str:
-    """The site that the options name, else that of slurmgen.toml, else the default."""
+    """The site that the options name, or else slurmgen.toml, or else the default."""
     names = (options.site, project.site, DEFAULT_SITE)
     return next(name for name in names if name is not None)
 

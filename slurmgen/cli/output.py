@@ -183,7 +183,7 @@ def print_report_objects(reports: "Sequence[Report]", *, several: bool) -> None:
 
 
 def print_jobs(objects: Sequence[Any], *, several: bool) -> None:
-    """Print one object, or several under `jobs`: one name may be that of several jobs."""
+    """Print one object, or several under `jobs`: several jobs may share a name."""
     print_json({"jobs": list(objects)} if several or len(objects) > 1 else objects[0])
 
 

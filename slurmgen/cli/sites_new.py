@@ -186,7 +186,7 @@ def _refuse_route(options: dict[str, Any]) -> None:
 
 
 def _ask_all(name: str, given: Mapping[str, str | None], known: Facts) -> Facts:
-    """The known facts, and those of the answers; an option takes precedence over a known fact."""
+    """The known facts and the answers; an option takes precedence over a known fact."""
     facts = dict(known)
     for question in QUESTIONS:
         answer = given[question.name]

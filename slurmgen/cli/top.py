@@ -165,7 +165,7 @@ class _Jobs:
         self._sites, self._site, self._options = sites, site, options
         self._shown: dict[Job, Report] = {}
         self._seen: set[str] = set()
-        "The keys of all jobs that were queried; not those of jobs that are submitted meanwhile."
+        "The keys of all jobs that were queried, without jobs that are submitted meanwhile."
 
     def show(self) -> Show:
         reports = self._reports()

@@ -102,7 +102,7 @@ class Engine(NamedTuple):
     srun_option: str = ""
     "The option that the engine adds to srun."
     env_prefix: str = ""
-    "The prefix of host variables that count over those of the image."
+    "The prefix of host variables that overrule the image's."
     own_variables: tuple[str, ...] = ()
     "How the names of variables begin that are for the engine itself, and so get no prefix."
     image: Callable[[str], str] = unchanged

@@ -44,7 +44,7 @@ CREATE TABLE reports (
 
 
 class Place(Struct, frozen=True):
-    """Whose nodes: those of a site, or of its twin, which has nodes of the same names."""
+    """Whose nodes: a site's, or its twin's, which have the same names."""
 
     site: str
     twin: bool = False
@@ -128,7 +128,7 @@ class BadNodes(StateFile):
         return tuple(newest.values())
 
     def reports(self, place: Place | None = None, now: datetime | None = None) -> tuple[BadNode, ...]:
-        """All reports because of which jobs exclude nodes now; the newest first."""
+        """All reports that make jobs exclude nodes now; the newest first."""
         with self._reading() as database:
             found = _select(database, as_text(now or datetime.now(UTC))) if database else []
         return tuple(node for node in found if place in (None, node.place))

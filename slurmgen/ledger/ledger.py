@@ -361,7 +361,7 @@ class Record(Struct, frozen=True, kw_only=True):
     directory: str = ""
     "Working directory of that command."
     stderr: str = ""
-    "The value of --error, if stderr has a file of its own; `output` is then that of stdout alone."
+    "The value of --error, if stderr has a file of its own; `output` then has stdout alone."
     retries: bool = False
     "Whether it leaves bad nodes and runs again, so that it may report some even if it succeeds."
     requeue: bool = False
@@ -487,7 +487,7 @@ class Ledger(StateFile):
         return tuple({job.site: job for job in found}.values())
 
     def with_id(self, job_id: str) -> tuple[Record, ...]:
-        """Every job with that id, also those of a cluster that has used the id again since."""
+        """Every job with that id, including jobs of a cluster that has used the id again since."""
         return self._records("WHERE id = ?", job_id)
 
     def last(self, name: str | None = None, site: str | None = None) -> Record | None:

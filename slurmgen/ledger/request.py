@@ -37,7 +37,7 @@ class Recorded(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: Request = Request()
     "What the caller gave; on another site, it counts on top of slurmgen.toml again."
     replace_args: bool = False
-    "Whether the arguments of the options replaced those of slurmgen.toml."
+    "Whether the options replaced the arguments of slurmgen.toml."
     files: dict[str, str] = {}
     "The file that a field of the request comes from, if it is not an option."
     secrets: tuple[str, ...] = ()

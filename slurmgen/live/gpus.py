@@ -91,7 +91,7 @@ def parse(text: str) -> Gpus:
 
 
 def _of_job(found: list[Gpu], own: Mapping[str, list[int]]) -> Iterator[Gpu]:
-    """The GPUs that Slurm allocated, where a program listed all those of the node."""
+    """The GPUs that Slurm allocated, where a program listed all GPUs of the node."""
     for gpu in found:
         listed = {other.index for other in found if other.node == gpu.node}
         mine = set(own.get(gpu.node, ()))
@@ -277,7 +277,7 @@ class Sites:
             transport.close()
 
     def query(self, jobs: Sequence[Job]) -> list[Report]:
-        """The reports of jobs, in their order; those of a site that is not reached say so."""
+        """The reports of jobs, in their order; if a site is not reached, its reports say so."""
         reports: dict[Job, Report] = {}
         for route, group in group_by_route(jobs).items():
             reports |= {report.job: report for report in self._query(route, group)}

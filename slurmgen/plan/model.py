@@ -246,7 +246,7 @@ class Shared(Struct, frozen=True):
     setup: Setup
     "Its software, with a container if any."
     further: dict[str, str]
-    "The sbatch options beyond those of every plan."
+    "The sbatch options that not every plan has."
     exported: tuple[str, ...]
     "The names of the variables that the script exports."
 

@@ -262,7 +262,7 @@ def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
 
 
 class BatchOptions(Struct, frozen=True, kw_only=True):
-    """The memory and the time limit of a job, and its options beyond those of every plan."""
+    """The memory and the time limit of a job, and the options that not every plan has."""
 
     memory: Reasoned
     time_limit: Reasoned

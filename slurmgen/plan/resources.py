@@ -102,7 +102,7 @@ def _per_gpu(inputs: Inputs, node: Node) -> tuple[int, Reason]:
 
 
 def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Node) -> Cpus:
-    """CPUs of a job with GPUs that names those of each task, or other tasks than those of the launcher."""
+    """CPUs of a job with GPUs that sets the CPUs of each task, or its own number of tasks."""
     request, site, _ = inputs
     if request.cpus and request.cpus_per_gpu:
         raise contradiction(option("cpus"), option("cpus_per_gpu"))
@@ -123,7 +123,7 @@ def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Nod
 
 
 def _each(inputs: Inputs, layout: Layout, node: Node, tasks: int) -> tuple[int, Reason]:
-    """CPUs of each of the tasks that a node reserves: as requested, or their share of those of its GPUs."""
+    """CPUs of each task that a node reserves: as requested, or its share of the CPUs of its GPUs."""
     request, site, origin = inputs
     multiple = site.cpu.multiple_of
     if request.cpus and request.cpus % multiple:

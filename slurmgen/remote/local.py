@@ -216,7 +216,7 @@ def is_terminal() -> bool:
 
 
 def size() -> os.terminal_size:
-    """Columns and lines of the terminal, or those of an old one."""
+    """Columns and lines of the terminal; the usual 80 and 24 if they are not known."""
     with contextlib.suppress(OSError, ValueError):
         return os.get_terminal_size(sys.stdin.fileno())
     return os.terminal_size((80, 24))

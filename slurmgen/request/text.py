@@ -28,7 +28,7 @@ def command_line(
 
     Args:
         job: the job of slurmgen.toml, if the command names one.
-        replace_args: the request's `script_args` replace those of slurmgen.toml.
+        replace_args: whether `script_args` of the request replace slurmgen.toml's.
         with_values: include the values of variables, which may be secret; only for the user who set them.
     """
     values = to_builtins(request)

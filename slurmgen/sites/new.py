@@ -137,7 +137,7 @@ def _max_time(answer: str, known: Facts) -> Facts:
 
 
 def _time_key(known: Facts) -> Keys:
-    """The limit of the default partition, or that of every job if there are no partitions."""
+    """The key of the default partition's limit, or of every job's if there are no partitions."""
     default = next((keys[1] for keys in known if keys[0] == "partitions" and keys[2:] == ("default",)), None)
     return ("partitions", default, "max_time") if default else ("limits", "max_time")
 

@@ -180,12 +180,12 @@ def _final(report: Report) -> str:
 
 
 def _with_requeues(report: Report, log: str) -> Report:
-    """The report with the last unfinished run that the log shows, else that of the ledger."""
+    """The report with the last unfinished run by the log, or else by the ledger."""
     return structs.replace(report, requeued=requeued(log) or report.requeued)
 
 
 def as_run(report: Report) -> Report:
-    """The report of a job in segments as one run; that of another job as it is."""
+    """Report a job in segments as one run; leave other reports unchanged."""
     if not report.job.segments or not report.states:
         return report
     state = run_state(report.states, report.requeued)

@@ -67,7 +67,7 @@ def describe(states: Sequence[JobState], job: JobId, where: str) -> list[str]:
 
 
 def head(report: Report) -> Iterator[str]:
-    """The state of a job; of an array, also those of its tasks."""
+    """The state of a job, and of the tasks of an array."""
     job = report.job
     if report.error:
         name = f"job {job.id}" if job.id.number else f"submission {job.record.key if job.record else ''}"

@@ -32,7 +32,7 @@ class Requeued(Struct, frozen=True):
     """The last unfinished run of a job that was requeued, or the last segment that has ended."""
 
     runs: int
-    "The runs until then, also those that Slurm requeued after a preemption or a node failure."
+    "The runs until then, including runs that Slurm requeued after a preemption or a node failure."
     step: int
     "The greatest step that the script reported; 0 if it reported none."
     idle: int

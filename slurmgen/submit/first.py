@@ -103,7 +103,7 @@ def new_race(command: str) -> Race:
 
 
 def in_race(prepared: Prepared, race: Race) -> Prepared:
-    """The submission, whose entry is in a race, is never that of another one, and keeps its key."""
+    """Put the entry of a submission into a race: no other submission finds it, and it keeps its key."""
     of_site = sha256("\0".join((race.key, prepared.route.site)).encode()).hexdigest()
     record = structs.replace(prepared.record, fingerprint=of_site, part_of=race.key)
     return structs.replace(prepared, record=record, one_key=True)

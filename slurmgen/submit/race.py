@@ -313,7 +313,7 @@ class Contest:
             self._say(f"{runner.name} is {report.state} without having run the program")
 
     def _leave_out(self, runner: Runner, error: Exception) -> None:
-        """Go on without a site; other errors than those of a site end the command."""
+        """Go on without a site; an error that concerns all sites ends the command."""
         if not isinstance(error, RemoteError | RequestError | TwinError):
             raise error
         self._say(f"without {runner.route.site}: {error}")
@@ -383,7 +383,7 @@ def cancel_losers(
 
 
 def _record(races: Races, race: Race, runners: Sequence[Runner]) -> None:
-    """Record the jobs that could not be recorded when they were submitted, also that of the winner."""
+    """Record the jobs that could not be recorded when they were submitted, including the winner."""
     pending = [entry.key for entry in races.entries(race) if entry.pending]
     races.settle_all([runner.record for runner in runners if runner.key in pending])
 

@@ -84,7 +84,7 @@ def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
 def _send(
     transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger, count: Count | None
 ) -> tuple[Record, Submitted]:
-    """Make the job of an entry that was claimed, or of a new entry if the key of that one is closed."""
+    """Make the job of a claimed entry; if its key is closed, of a new entry."""
     text = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
     keyed = structs.replace(prepared.submission, key=entry.key, record=text)
     try:

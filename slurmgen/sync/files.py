@@ -42,7 +42,7 @@ class Snapshot(Struct, frozen=True):
             return {name: os.lstat(path) for name, path in self.files.items()}
 
     def over(self, other: "Snapshot") -> "Snapshot":
-        """Both together; of two files with one name, that of this snapshot."""
+        """Both together; this snapshot's file counts if both have the name."""
         files, secrets = {**other.files, **self.files}, {**other.secrets, **self.secrets}
         return Snapshot(files, self.notices + other.notices, secrets)
 

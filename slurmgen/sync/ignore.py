@@ -72,7 +72,7 @@ class Patterns:
         return following
 
     def _skipped(self, state: int) -> int:
-        """With the positions behind optional ones, of which two follow each other at most, as in `**/*`."""
+        """Add positions reachable by skipping up to two optional tokens, as in `**/*`."""
         state |= (state & self._optional) << 1
         return state | (state & self._optional) << 1
 

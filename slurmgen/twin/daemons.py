@@ -22,7 +22,7 @@ LOG_LINES = 8
 
 
 class Daemon(Struct, frozen=True, kw_only=True):
-    """One daemon. `mark` is a path in its command line, and in that of no other process."""
+    """One daemon. `mark` is a path that only its own command line has."""
 
     name: str
     argv: tuple[str, ...]

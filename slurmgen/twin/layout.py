@@ -200,7 +200,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     "The loopback address of the host name; None if it has another address."
     slurm: Installation
     port: int
-    "The port of slurmctld; those of the nodes follow, then those of sshd and slurmdbd."
+    "The port of slurmctld; the ports of the nodes follow, then sshd's and slurmdbd's."
     accounting: bool = False
     "Whether Slurm enforces accounts, QoS and their limits."
     accounts: tuple[str, ...] = ()

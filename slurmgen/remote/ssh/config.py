@@ -65,7 +65,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     identity_files: tuple[Path, ...]
     certificate_files: tuple[Path, ...] = ()
     identities_only: bool
-    "Whether to offer no other keys of the agent than those of identity_files."
+    "Whether to offer only those keys of the agent that identity_files name."
     agent: str | None = None
     "The agent's socket, or none; None for the usual one."
     known_hosts: tuple[Path, ...]

@@ -140,7 +140,7 @@ class Known(Struct, frozen=True):
         return self.has_authority and not self.accepted
 
     def algorithms(self, available: Iterable[str]) -> list[str]:
-        """The host key algorithms to request: those of the known keys first."""
+        """The host key algorithms to request; the known keys' algorithms come first."""
         names = [name for key in self.accepted for name in _algorithms(key)]
         return sorted(available, key=lambda name: name not in names)
 

@@ -388,7 +388,7 @@ class OpenSshTransport(Closing):
 
 
 class _Parts:
-    """What a stream yields, of which the first part is read ahead; then the exit status of ssh."""
+    """The parts of a stream, the first one read ahead; `status` is the exit status of ssh at its end."""
 
     def __init__(self, parts: Generator[bytes, None, int]) -> None:
         self._parts = parts

@@ -527,7 +527,7 @@ def _drain(channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Fr
 
 
 def _exit_status(channel: paramiko.Channel, frame: Frame) -> int:
-    """The exit status of a channel, -1 if there is none; that of a command has arrived before."""
+    """The exit status of a channel, -1 if there is none; a command's own status has arrived before."""
     channel.status_event.wait(END_TIMEOUT if frame.out.status is not None else None)
     return channel.exit_status
 

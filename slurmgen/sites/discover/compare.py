@@ -101,7 +101,7 @@ def _types(found: Discovery) -> set[str]:
 
 
 def _is_same(fact: Fact, stated: Any) -> bool:
-    """Whether the values are equal; those of memory may differ by the MiB that rounding makes."""
+    """Whether the values are equal; sizes of memory may differ by the MiB of rounding."""
     mine, theirs = _canonical(stated), _canonical(fact.value)
     is_memory = "memory" in fact.keys[-1] or "memory" in fact.keys
     if is_memory and isinstance(mine, int) and isinstance(theirs, int):

@@ -544,7 +544,7 @@ def partition_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
 
 
 def _limits(cluster: Cluster, entry: Entry) -> Iterator[Fact]:
-    """The limits of a partition, which are also those of its own QoS: the stricter one holds."""
+    """The limits of a partition and of its own QoS: the stricter one holds."""
     own = _partition_limits(cluster, entry)
     of_qos = _job_limits(cluster.qos.get(entry.get("QoS", ""), {}))
     for key in own:

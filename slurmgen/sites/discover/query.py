@@ -161,7 +161,7 @@ def gpus(gres: str | None) -> tuple[Gres, ...]:
 
 
 def _type_and_count(words: list[str]) -> tuple[str, int]:
-    """The words behind `gpu:`, of which either may be missing; a type may consist of digits."""
+    """The words behind `gpu:`; either may be missing, and a type may consist of digits."""
     if len(words) == 1 and number(words[0]) is None:
         return words[0], 1
     count = number(words[-1]) if words else 1

@@ -269,7 +269,7 @@ def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
 
 
 def _is_task(job: Job) -> bool:
-    """Whether it is one task of a job, whose state is not that of the job."""
+    """Whether it is one task of a job; its state is not the job's."""
     return str(job.id) != record_of_job(job).id
 
 

@@ -81,7 +81,7 @@ class Contacts:
         return self._problems.get(None) != before
 
     def wait(self, route: Route, asked: float) -> bool:
-        """Record that a query of that time has no reply yet. Returns whether that is new."""
+        """Record that the query started at `asked` is still unanswered. Return whether that is new."""
         if route in self._problems or self._replied.get(route, 0.0) >= asked:
             return False
         return self._put(route, _LATE, "")

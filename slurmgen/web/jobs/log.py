@@ -101,7 +101,7 @@ class Feed:
 
 
 def log_of(transport: Transport, job: Job, file: str | None) -> str:
-    """The path of a log: that of the job, its `stderr`, or another file that the job made."""
+    """The path of a log: the job's own, its `stderr`, or another file that the job made."""
     if file is None or file == "stderr":
         return path_of(transport, job, stderr=file == "stderr")
     return file

@@ -132,7 +132,7 @@ class Connections:
             self._connect.forgive()
 
     def close(self) -> None:
-        """Close all connections, also those in use."""
+        """Close all connections, including those in use."""
         with self._lock:
             shared, self._shared = list(self._shared.values()), {}
         for one in shared:

@@ -45,7 +45,7 @@ class Row(Struct, frozen=True, kw_only=True):
     id: str
     "Its identifier in the page."
     key: str
-    "The key of the job, of a group that of the first one."
+    "The key of the job; for a group, of its first job."
     number: str
     "The job id; empty while it is not known whether there is a job."
     name: str

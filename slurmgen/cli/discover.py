@@ -229,7 +229,7 @@ def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> Route
 
 
 def _site(found: Discovery, diff: str | None, name: str) -> Site:
-    """The profile for the probe job: the one of --diff, corrected by the cluster, or else the discovered one."""
+    """The profile for the probe job: --diff corrected by the cluster, or else the discovered one."""
     import tomllib
 
     from msgspec import convert

@@ -56,7 +56,6 @@ def expected(
     """Every script of the project's jobs, by its file. The user's own profiles have no effect.
 
     Args:
-        cache_dir: the folder of compiled templates.
         warn: called with a message for each file that a job needs and that does not exist.
 
     Raises:

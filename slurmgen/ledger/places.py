@@ -76,7 +76,6 @@ def route_of(
     """The route to a site of a project, as `find_route`; a place that only the project names needs consent.
 
     Args:
-        site: where the job goes.
         personal: the user's own settings for it.
         project_dir: the project, which may have a profile of the site.
         ask: asks the user; None without a terminal.

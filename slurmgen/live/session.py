@@ -120,7 +120,6 @@ def step(
     """The srun of a step that shares the resources of the job's own steps: one task, on one node.
 
     Args:
-        options: further options of srun.
         node: the node; default: one that Slurm chooses.
     """
     place = [f"--nodelist={node}"] if node else []
@@ -374,11 +373,9 @@ def shell_argv(
     """The command for the login node.
 
     Args:
-        node: where it runs.
         command: what runs in it; the empty one is a shell.
         folder: the run folder of the job; default: the folder that Slurm chooses.
         plan: the plan of the job; None for the environment of the login node.
-        terminal: whether there is a terminal.
     """
     # A single task would be bound to one core.
     options = ["--cpu-bind=none", *(["--pty"] if terminal else [])]

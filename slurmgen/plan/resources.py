@@ -307,10 +307,7 @@ def lay_out(
     """Spread a job's GPUs over nodes, with the reason for the result.
 
     Args:
-        nodes: the requested nodes, if any.
-        per_node: GPUs of a node, if known.
         place: the name of that node in an error.
-        nodes_why: the reason for `nodes`.
 
     Raises:
         RequestError: the GPUs cannot be spread evenly, or a node has fewer.

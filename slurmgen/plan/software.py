@@ -217,10 +217,6 @@ WITHOUT_CONTAINER = (Offer("container", NONE),)
 def find_setup(inputs: Inputs, modules: Modules, nodes: int, vendor: Vendor | None) -> Setup:
     """Container or Python environment, and modules.
 
-    Args:
-        modules: those of the site, for this job.
-        vendor: of the GPUs; None without any.
-
     Raises:
         RequestError: container and Python environment exclude each other, or one of them is not valid.
     """

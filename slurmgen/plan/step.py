@@ -250,7 +250,6 @@ def next_ranks(request: Request, site: Site, place: Place, first: Ranks) -> Rank
     """The ranks of a further step: on all nodes, or on the first if the launcher starts one process.
 
     Args:
-        place: where the job runs.
         first: the ranks of the first step, whose nodes, GPUs and CPUs are those of the job.
 
     Raises:
@@ -304,7 +303,6 @@ def find_preflight(
 
     Args:
         site: the site, which may demand a bandwidth.
-        ranks: the ranks of the first step.
         meets: whether the script sets MASTER_ADDR and MASTER_PORT.
     """
     if not request.preflight:

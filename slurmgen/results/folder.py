@@ -164,9 +164,6 @@ class Staged(Struct, frozen=True):
 def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int) -> Staged:
     """Write files and links into an empty folder that no other user may write to.
 
-    Args:
-        members: as `archive_reader.members` reads them.
-
     Raises:
         RequestError: there are more files or bytes.
         BadArchive: the archive is malformed.

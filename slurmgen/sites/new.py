@@ -425,7 +425,6 @@ def new_profile(
     """The text of a new profile.
 
     Args:
-        facts: everything that is known.
         found: the part of it that a cluster reported.
         remarks: what readers must know besides.
         by: who states the other facts.

@@ -142,11 +142,7 @@ https://slurm.schedmd.com/srun.html#OPT_SLURM_EXPORT_ENV"""
 
 
 def on_each_node(command: str, nodes: int) -> list[str]:
-    """The lines of a batch script that run a command once on each of its nodes.
-
-    Args:
-        command: the shell command.
-    """
+    """The lines of a batch script that run a command once on each of its nodes."""
     comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
     return [*comment, f"{node_step(nodes)} bash -c {quote(command)}"]
 

@@ -462,7 +462,6 @@ def run_folder(record: Record, task: str, run: int | None = None) -> str:
     """The folder of a run, in that of its job.
 
     Args:
-        record: the array.
         task: the id of the task, such as 12_3.
         run: the number of the run in its task, if the task has several.
     """

@@ -37,9 +37,6 @@ class Enough(Struct, frozen=True, kw_only=True):
 def enough(usage: Usage | None, elapsed: int | None, time_limit: int | None) -> Enough | None:
     """The smaller request that would have sufficed; None if there is none, or if too little is known.
 
-    Args:
-        usage: what the job used, from the accounting database.
-
     >>> str(enough(Usage(nodes=2, memory=131072, memory_used=16000), 5400, 14400))
     '--mem 10G --time 02:00:00'
     """

@@ -414,9 +414,6 @@ def named_tasks(record: Record, target: Target) -> tuple[int, ...]:
 def failed_tasks(report: Report) -> tuple[int, ...]:
     """The numbers, in the whole sweep, of the tasks that failed, without those that were cancelled.
 
-    Args:
-        report: of all arrays of the sweep.
-
     Raises:
         RequestError: no task has failed.
     """

@@ -164,8 +164,6 @@ def submit(
     """Make sure that this key has one job: send what the remote host lacks, then submit.
 
     Args:
-        sent: the manifests of earlier submissions.
-        timeouts: how long to wait.
         count: is called for each part of the project that is sent.
         parcel: the result of `expected`, if it is known already.
 
@@ -357,8 +355,6 @@ def error_of(outcome: str, host: str, submission: "Submission", text: str) -> Re
 
     Args:
         outcome: the first word of the reply.
-        submission: what was sent.
-        text: the rest of the reply.
     """
     return _ERRORS.get(outcome, _unknown)(host, submission, text)
 

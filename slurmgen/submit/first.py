@@ -35,7 +35,6 @@ def fingerprint(jobs: Sequence[JobSpec], places: Sequence[str] = ()) -> str:
     """A hash of the command: the same for the same job and the same sites, in any order.
 
     Args:
-        jobs: the job at each site.
         places: the route to each site, and the remote folder there, which a key must not leave.
 
     Raises:

@@ -50,7 +50,6 @@ def preflight_job(site: str | None, asked: Request, folder: Path) -> JobSpec:
 
     Args:
         site: the site; default: that of slurmgen.toml.
-        asked: the nodes to check, and their software.
 
     Raises:
         RequestError, ConfigError: as `load_spec`.

@@ -130,9 +130,6 @@ def project_content(
 ) -> ProjectContent:
     """Read a project. It connects to no host.
 
-    Args:
-        find: finds the files to send.
-
     Raises:
         RequestError: the project cannot be sent so.
         TransferFailed: a file cannot be read.

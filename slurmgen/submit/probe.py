@@ -99,7 +99,6 @@ def submit_probe(
     """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
 
     Args:
-        prepared: what `prepare_probe` made.
         waiting: is called with the job, before the wait.
 
     Raises:

@@ -437,7 +437,6 @@ def run(
     """Run a race to its end; the connection to the winner stays open within the block.
 
     Args:
-        race: of `Races.enter`.
         say: receives what happens, line by line; several threads call it.
         announce: is called with the result before the race is over: what it prints is not lost.
 

@@ -67,7 +67,6 @@ def find_values(wanted: Wanted, route: Route, ask: Questions | None) -> SecretVa
     """The values of the secrets, after the user's consent.
 
     Args:
-        route: where they are sent.
         ask: asks the user; None without a terminal.
 
     Raises:

@@ -305,11 +305,7 @@ def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> No
 
 
 def arrays_of(prepared: Prepared, plan: Plan, render: Callable[[Plan], str]) -> list[Prepared]:
-    """The submission of each array of a sweep, all of the same files; of another job, that one alone.
-
-    Args:
-        render: makes the script of a plan.
-    """
+    """The submission of each array of a sweep, all of the same files; of another job, that one alone."""
     return [prepared, *(_further(prepared, one, render(one)) for one in array_plans(plan)[1:])]
 
 

@@ -30,7 +30,6 @@ def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], c
     """The files, with links to the environment if the run may share one.
 
     Args:
-        files: the project's files that are sent.
         python_env: `uv` or `uv:FOLDER`; nothing else is shared.
         modules: environment modules, which may select another Python.
         cache: a folder of slurmgen, for the links.

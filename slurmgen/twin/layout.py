@@ -118,7 +118,6 @@ def assumptions(site: Site, gpu_type: str | None = None, *, enforced: bool = Fal
     """What the twin assumes because the profile does not say it, and how it differs from the site.
 
     Args:
-        gpu_type: the GPU type of the nodes.
         enforced: whether accounting enforces QoS and limits.
     """
     if not site.partitions:

@@ -124,9 +124,6 @@ class Answer(Struct, frozen=True, kw_only=True):
 def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
     """The answer to the fields of a form, without the site.
 
-    Args:
-        own: the user's own settings for it.
-
     Raises:
         SlurmgenError: the request is not valid, as on the command line.
     """

@@ -131,7 +131,6 @@ def destination(name: str, config_file: str | None = None, jump: str | None = No
     """The destination of `[USER@]HOST`, by `config_file` or else by the user's and the system's ssh_config.
 
     Args:
-        name: the host as given.
         config_file: the ssh_config that is read instead.
         jump: the value of ProxyJump if ssh_config has neither ProxyJump nor ProxyCommand for the host.
 

@@ -122,9 +122,6 @@ def job_row(known: Known, now: float, rows: Mapping[str, Row], group: str) -> Ro
     """The row of one job.
 
     Args:
-        known: what is known of it.
-        now: seconds since 1970.
-        rows: the rows so far.
         group: the group below whose row it is shown; empty for none.
     """
     before = rows.get(_job_id(key_of(record_of_job(known.report.job))))

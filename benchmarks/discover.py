@@ -10,8 +10,9 @@ from statistics import median
 from unittest.mock import patch
 
 from slurmgen import twin
-from slurmgen.sites.discover import QUERY, answers, discover, profile_text
-from slurmgen.sites.discover.query import COMMANDS, NODES
+from slurmgen.sites.discover.compare import profile_text
+from slurmgen.sites.discover.profile import discover
+from slurmgen.sites.discover.query import COMMANDS, NODES, QUERY, answers
 from slurmgen.sites.profiles import load_site
 from slurmgen.text import counted
 from slurmgen.twin import Twin

@@ -203,7 +203,6 @@ def _find_one(job: AnyJob, where: Where) -> Job:
 
 
 def _find(job: AnyJob, where: Where, *, to_cancel: bool = False) -> list[Job]:
-    """The jobs that are meant, with the routes to their sites."""
     options = {key: value for key, value in where.items() if key != "site"}
     if isinstance(job, Record):
         return lookup.all_arrays(Job.of(job, lookup.recorded_route(job, options)))

@@ -56,9 +56,6 @@ def expected(
     """Every script of the project's jobs, by its file. The user's own profiles have no effect.
 
     Args:
-        folder: the project's folder.
-        project: the content of its slurmgen.toml.
-        cache_dir: the folder of compiled templates.
         warn: called with a message for each file that a job needs and that does not exist.
 
     Raises:
@@ -85,7 +82,6 @@ def _plan(project: Project, job: str, site: Site) -> Plan:
 
 @contextmanager
 def _located(path: Path, job: str, site: str) -> Iterator[None]:
-    """Put the file, the line, the job and the site before the message of an error."""
     try:
         yield
     except SlurmgenError as error:

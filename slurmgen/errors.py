@@ -209,8 +209,6 @@ def did_you_mean(word: str, known: Iterable[str], field: str = "") -> Hint:
     """A hint with the known word that is most similar, and with all of them if they are few.
 
     Args:
-        word: the unknown word.
-        known: the known ones.
         field: the field of the request with the word, for which the hint offers the others.
 
     >>> did_you_mean("DAIK", ["daic", "olivia"])
@@ -239,11 +237,8 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 _FEW = 8
 
-
 FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives")
 "Fields that slurmgen.toml and Python may set, but no option."
-
-
 _IRREGULAR = {
     "modules": "--module",
     "binds": "--bind",
@@ -252,8 +247,6 @@ _IRREGULAR = {
     "launcher_args": "--launcher-arg",
     **{field: field for field in FILE_ONLY},
 }
-
-
 _MARK = "\x1f"
 "The unit separator: no request has control characters."
 

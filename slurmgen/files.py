@@ -13,7 +13,7 @@ MAX_TEXT = 1_000_000
 
 
 class NotPlainFile(OSError):
-    """The path is not that of a regular file, or the file is too large."""
+    """The path names no regular file, or the file is too large."""
 
 
 class OutsideFolder(OSError):
@@ -81,7 +81,6 @@ def write_inside(folder: Path, name: str | Path, content: bytes, mode: int = 0o6
     Args:
         folder: the folder that the file must stay in.
         name: the path from that folder on.
-        content: the bytes to write.
         mode: permissions of a new file, less the umask; a replaced file keeps its own.
 
     Raises:
@@ -122,15 +121,10 @@ def _umask() -> int:
 
 FOLDER = "training"
 "Their folder, both in slurmgen and in a job's folder; it has its own pyproject.toml."
-
-
 PREFLIGHT = "slurmgen_preflight"
 "The folder of the program that checks nodes, in slurmgen and in a job's folder."
 
-
 _FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
-
-
 BUNDLED_SCRIPTS = frozenset(
     [
         *(f"{FOLDER}/train_{framework}.py" for framework in _FRAMEWORKS),
@@ -138,10 +132,7 @@ BUNDLED_SCRIPTS = frozenset(
     ]
 )
 
-
 _TASKS = {"cifar": "cifar10", "cifar100": "cifar100", "mnist": "mnist"}
-
-
 REPLACED = {
     f"{FOLDER}/{data}_{framework}.py": (f"{FOLDER}/train_{framework}.py", task)
     for data, task in _TASKS.items()
@@ -151,13 +142,11 @@ REPLACED = {
 
 
 def is_bundled(script: str) -> bool:
-    """Whether a path from the job's folder on is that of a bundled script."""
+    """Whether a path from the job's folder on names a bundled script."""
     return str(PurePosixPath(script)) in BUNDLED_SCRIPTS
 
 
 _PACKAGE = Path(__file__).parent
-
-
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 

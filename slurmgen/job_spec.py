@@ -33,7 +33,6 @@ from slurmgen.toml import located
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
-
 _HINT = "`slurmgen init` writes one to start from. Arguments of the training script go after `--`."
 
 
@@ -76,7 +75,7 @@ def job_name(options: JobOptions, project: Project, project_dir: Path) -> str | 
 
 
 def site_name(options: JobOptions, project: Project) -> str:
-    """The site that the options name, else that of slurmgen.toml, else the default."""
+    """The site that the options name, or else slurmgen.toml, or else the default."""
     names = (options.site, project.site, DEFAULT_SITE)
     return next(name for name in names if name is not None)
 
@@ -155,7 +154,7 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     on_all_nodes: "JobSpec | None" = None
     "The same job before it excluded remembered nodes, which may differ when a submission is repeated."
     is_recorded: bool = False
-    "Whether it is of the ledger, so that the present slurmgen.toml does not count."
+    "Rebuilt from the ledger; slurmgen.toml is ignored."
 
     def excluding(self, nodes: Sequence[str]) -> "JobSpec":
         """The same job on other nodes than these, each `NODE` or `NODE=WHY`."""
@@ -297,7 +296,6 @@ def spec_of_options(options: JobOptions, site: Site, own: Personal) -> JobSpec:
 def _spec(
     options: JobOptions, site: Site, project: Project, job: str | None, own: Personal, project_dir: Path
 ) -> JobSpec:
-    """The job with the bundled templates."""
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds

@@ -82,7 +82,6 @@ def needed_files(python_env: str) -> tuple[str, ...]:
 _ONCE = "One process makes the environment, under a lock; the ranks only use it."
 COMMENTS = {"uv": _ONCE, "pixi": _ONCE}
 
-
 IN_CONTAINER = ("none", "venv", "squashfs")
 "The kinds that a job in a container may have."
 MOUNT_POINT = "/user-software"

@@ -5,6 +5,7 @@ are untrusted programs: they are rendered in Jinja's sandbox, in a separate proc
 memory.
 """
 
+import json
 import os
 import re
 import sys
@@ -14,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from slurmgen import sandbox
 from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, bundled, read_inside
 from slurmgen.launchers import Launcher, Layout
@@ -22,9 +22,9 @@ from slurmgen.plan import Plan
 from slurmgen.plan.model import NextStep, Ranks
 from slurmgen.plan.requeue import TRIES, excluded
 from slurmgen.python_env import COMMENTS
-from slurmgen.slurm.node_step import on_each_node
-from slurmgen.slurm.shell import quote
+from slurmgen.slurm.shell import on_each_node, quote
 from slurmgen.text import counted
+from slurmgen.worker import MEMORY, Stopped, call_once
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment, Template
@@ -69,7 +69,6 @@ def render_setup(plan: Plan, *, software: bool = True) -> str:
 
 @lru_cache(maxsize=1)
 def _main_template(cache_dir: Path | None) -> "Template":
-    """The bundled template of the whole script."""
     from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader
 
     environment = environment_of(Environment, FileSystemLoader(bundled("templates")))
@@ -79,8 +78,6 @@ def _main_template(cache_dir: Path | None) -> "Template":
 
 _SECONDS, _SECONDS_PER_SCRIPT = 0.7, 0.002
 "CPU time for a project's templates. The first script takes 0.1 s, each further script 0.2 ms."
-
-
 _TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may use."
 
 
@@ -92,8 +89,8 @@ def render_own(plans: Sequence[Plan], folder: Path) -> list[str]:
     """
     try:
         seconds = _SECONDS + _SECONDS_PER_SCRIPT * len(plans)
-        reply = sandbox.call(_rendered, list(plans), folder, cpu_seconds=seconds)
-    except sandbox.Stopped as error:
+        reply = json.loads(call_once((_import_jinja,), _rendered, list(plans), folder, cpu_seconds=seconds))
+    except Stopped as error:
         raise ConfigError(f"{_last_template(error.log, folder)}: it {error}", _TEMPLATE_HINT) from None
     if isinstance(reply, str):
         raise ConfigError(reply, _TEMPLATE_HINT)
@@ -104,8 +101,20 @@ class _Unreadable(Exception):
     """A template cannot be read, or is not allowed."""
 
 
-def _rendered(plans: Sequence[Plan], folder: Path) -> list[str] | str:
-    """Runs in the sandbox: the scripts from a project's templates, or the error of one."""
+def _import_jinja() -> bytes:
+    # Python caches what it compiles in files, which cannot be written below the limits.
+    import jinja2.debug
+    import jinja2.sandbox  # noqa: F401
+
+    return b""
+
+
+def _rendered(plans: Sequence[Plan], folder: Path) -> bytes:
+    return json.dumps(_scripts_or_error(plans, folder)).encode()
+
+
+def _scripts_or_error(plans: Sequence[Plan], folder: Path) -> list[str] | str:
+    """The scripts from a project's templates, or the error of one."""
     from jinja2 import ChoiceLoader, FileSystemLoader, FunctionLoader
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -117,7 +126,7 @@ def _rendered(plans: Sequence[Plan], folder: Path) -> list[str] | str:
     except _Unreadable as error:
         return str(error)
     except MemoryError as error:
-        return f"{_place(error, folder, read)}: it needs more than {sandbox.MEMORY // 10**6} MB of memory"
+        return f"{_place(error, folder, read)}: it needs more than {MEMORY // 10**6} MB of memory"
     except Exception as error:  # a template may raise anything
         return f"{_place(error, folder, read)}: {error}"
     fault = next(filter(None, map(_fault, texts)), None)
@@ -125,8 +134,6 @@ def _rendered(plans: Sequence[Plan], folder: Path) -> list[str] | str:
 
 
 def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str, None] | None]:
-    """A loader of the folder's templates by name; None where there is no such file."""
-
     def source(name: str) -> tuple[str, str, None] | None:
         path = folder / name
         if any(part.startswith((".", "/")) for part in PurePosixPath(name).parts):
@@ -145,7 +152,6 @@ def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str
 
 
 def _fault(text: str) -> str | None:
-    """Why a text is not a valid script; None if it is valid."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -234,7 +240,6 @@ def values_of(plan: Plan) -> dict[str, Any]:
 
 
 def _launchers(plan: Plan) -> list[Launcher]:
-    """The launchers of all steps."""
     return [ranks.launcher for ranks in (plan.ranks, *(one.ranks for one in plan.then))]
 
 
@@ -290,8 +295,6 @@ def wrapped(words: tuple[str, ...]) -> str:
 
 
 _MARK = b"# slurmgen: sha256:"
-
-
 _SIGNED = re.compile(rb"(?s)(.*\n)" + _MARK + rb"([0-9a-f]{64})\n")
 
 

@@ -44,12 +44,7 @@ _SWEEP = derived("the arguments of each run, by the number of its task")
 
 
 def script_lines(plan: Plan, text: str) -> tuple[Line, ...]:
-    """Each line of a script with its reason; comments have none.
-
-    Args:
-        plan: the plan of the job.
-        text: the script that was rendered from it.
-    """
+    """Each line of a script with its reason; comments have none."""
     why = explain(plan) | {"sweep": _SWEEP}
     lines = text.removesuffix("\n").split("\n")
     keys = _keys(plan, lines)
@@ -76,7 +71,6 @@ def _keys(plan: Plan, lines: Sequence[str]) -> list[str | None]:
 
 
 def _single(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The key of each line that stands by itself."""
     for option, value in plan.directives:
         yield f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}", f"directives.{option}"
     for variable in plan.variables:
@@ -92,7 +86,6 @@ def _single(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _of_paragraphs(lines: Sequence[str]) -> Iterator[str | None]:
-    """The key of the paragraph that each line is in."""
     key: str | None = None
     for line in lines:
         if not line:
@@ -102,7 +95,6 @@ def _of_paragraphs(lines: Sequence[str]) -> Iterator[str | None]:
 
 
 def _of_step(plan: Plan) -> Iterator[tuple[list[str], str]]:
-    """The lines of each part of the steps: srun, the container, the launcher, the program."""
     for part in plan.preflight:
         yield _lines_of(part), "preflight"
     for lines in (plan.step.lines, *(one.step.lines for one in plan.then)):
@@ -111,7 +103,6 @@ def _of_step(plan: Plan) -> Iterator[tuple[list[str], str]]:
 
 
 def _lines_of(part: tuple[str, ...]) -> list[str]:
-    """The lines of a part of a step, without the blanks around them."""
     return [line.strip() for line in wrapped(part).split("\n")]
 
 

@@ -73,7 +73,6 @@ def _lint(script: str, site: Site) -> list[str]:
 
 
 def _shellcheck(script: str) -> list[str]:
-    """The findings of shellcheck; none if it is not installed."""
     if not has_shellcheck():
         return []
     # --norc: a file of the current project must not hide findings.
@@ -137,7 +136,6 @@ def try_hello(site: Site, options: Request, twin: Twin, folder: Path) -> Trial:
 
 
 def _as_hello(request: Request, folder: Path) -> Request:
-    """The request with a script that runs on any machine: this Python, and no container."""
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
     with suppress(FileExistsError):
@@ -148,7 +146,6 @@ def _as_hello(request: Request, folder: Path) -> Request:
 
 
 def _run(script: str, ranks: int, twin: Twin, folder: Path) -> str:
-    """Run a job until it ends; why it failed, or an empty text."""
     (folder / "hello.sbatch").write_text(script, encoding="utf-8")
     try:
         job = slurm(

@@ -33,20 +33,10 @@ def _own_notes(kind: type) -> dict[str, str]:
 
 
 _AT = r"(?s)^(?P<fact>.*?)(?: - at (?P<key>`key` in )?`\$(?P<place>[^`]*)`)?$"
-
-
 _ANY_VALUE = "[...]"
-
-
 _ANY_KEY = "[key]"
-
-
 _STEP = r"\[\.\.\.\]|\[key\]|\[\d+\]|[^.\[]+"
-
-
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
-
-
 _LONGEST = 200
 "Characters of a value in a message."
 
@@ -94,7 +84,6 @@ _TYPES = {
 
 
 def _fact(message: str, kind: Any, value: Any) -> str:
-    """msgspec's message in plain words, with the value."""
     if choices := _choices(kind):
         wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
         return f"{', '.join(map(_shown, wrong))} is none of {', '.join(choices)}"
@@ -107,7 +96,6 @@ def _fact(message: str, kind: Any, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as TOML writes it, where Python writes another word."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -125,7 +113,6 @@ def _without_value(item: Any) -> Any:
 
 
 def _description(kind: Any) -> str | None:
-    """The description of a type's pattern, also within `list` and `Type | None`."""
     found = [meta.description for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     inner = (_description(arg) for arg in getattr(kind, "__args__", ()) if arg is not Ellipsis)
     return next(filter(None, [*found, *inner]), None)
@@ -137,7 +124,6 @@ def _in_words(types: str) -> str:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """The words of a Literal, also within `Literal | None`."""
     options = [arg for arg in getattr(kind, "__args__", ()) if arg not in (type(None), Ellipsis)]
     if options and all(isinstance(option, str) for option in options):
         return tuple(options)
@@ -178,13 +164,11 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _item_of(kind: Any) -> Any:
-    """The type of the items in `list[Item]` or `tuple[Item, ...] | None`; None for another type."""
     lists = (one for one in (kind, *getattr(kind, "__args__", ())) if get_origin(one) in (list, tuple))
     return next((one.__args__[0] for one in lists), None)
 
 
 def _struct_in(kind: Any) -> Any:
-    """The struct in `Struct | None`; anything else as it is."""
     options = [arg for arg in getattr(kind, "__args__", ()) if hasattr(arg, "__struct_fields__")]
     return options[0] if options else kind
 
@@ -192,24 +176,13 @@ def _struct_in(kind: Any) -> Any:
 MAX_PARTS = 16
 "Parts of a dotted key. tomllib's time grows with their square, and with them times the lines of a table."
 
-
 # Possessive quantifiers, and strings that need no end, keep the time linear in the size of any text.
 _KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-
-
 _FURTHER = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
-
-
 _TOO_DEEP = re.compile(rf"(?:^|[\[{{,])[ \t]*+{_KEY}{_FURTHER}{{{MAX_PARTS}}}", re.MULTILINE)
-
-
 # Compiled where they are used: only an error needs them.
 _HEAD = rf"[ \t]*+(?P<table>\[?)\[?[ \t]*+(?P<key>{_KEY}{_FURTHER}*+)"
-
-
 _INLINE_TABLE = r"[ \t]*=[ \t]*\{"
-
-
 _STRUCTURE = (
     r'"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}'
     r"|'''(?:[^']|'(?!''))*+'{0,5}"
@@ -218,8 +191,6 @@ _STRUCTURE = (
     r"|\#[^\n]*+"
     r"|[\[{\]}\n]"
 )
-
-
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -232,7 +203,6 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     """The line of the first statement that defines a key, something in it or the inline table around it.
 
     Args:
-        text: valid TOML.
         keys: the key after all its tables.
 
     Returns:
@@ -268,7 +238,6 @@ def table_statements(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _path(table: tuple[str, ...], key: str, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
-    """A dotted key after its table, if it leads to the wanted key or into it."""
     following = wanted[len(table)]
     if following not in key and "\\" not in key:  # most keys end here
         return None
@@ -301,12 +270,8 @@ def _statements(text: str) -> Iterator[tuple[int, int]]:
 
 
 T = TypeVar("T")
-
-
 _MOST_PROBLEMS = 20
 "Errors of one file that are reported at once; finding each takes a pass over the file."
-
-
 _PLAIN_HINT = f"It must be a regular file in UTF-8 of at most {MAX_TEXT:,} bytes that you may read."
 
 
@@ -414,7 +379,6 @@ def problems(
 
 
 def _without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """The data without one key, or with nothing if it is at the root."""
     if len(keys) < 2:
         return {key: value for key, value in data.items() if key not in keys}
     return {**data, keys[0]: _without(data[keys[0]], keys[1:])}

@@ -3,22 +3,21 @@
 from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import asdict
 
+from slurmgen.adopt import Adopted, Line, adopt
+from slurmgen.cli.objects import AdoptedFact, AdoptedJob, AdoptedJobs, AdoptedLine
 from slurmgen.cli.options import shown, site_option, write_in_project
 from slurmgen.cli.output import Command, color_option, print_json, say, style_of, styled_diff
-from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project
+from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project, table_of, with_job
 from slurmgen.errors import RequestError
+from slurmgen.files import OutsideFolder, is_inside, read_text
+from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.text import counted, visible
-
-if TYPE_CHECKING:
-    from slurmgen.adopt import Adopted, Line
-    from slurmgen.cli.objects import AdoptedJob
-    from slurmgen.sites.model import Site
+from slurmgen.text import counted, toml_value, visible
+from slurmgen.toml import unreadable
 
 
 @click.command(
@@ -65,8 +64,6 @@ def command(
     if not dry_run:
         write_in_project(folder, folder / FILE_NAME, text.encode())
     if as_json:
-        from slurmgen.cli.objects import AdoptedJobs
-
         jobs = [_object(path, one, tables[path], written=not dry_run) for path, one in found.items()]
         print_json(AdoptedJobs(jobs=jobs))
     else:
@@ -77,16 +74,11 @@ def command(
     return int(any(one.lost or one.differences for one in found.values()))
 
 
-def _adopted(path: Path, site: "Site", project: Project, name: str | None) -> "Adopted":
-    from slurmgen.adopt import adopt
-
+def _adopted(path: Path, site: Site, project: Project, name: str | None) -> Adopted:
     return adopt(_text(path), str(path), site, project.defaults, name)
 
 
 def _text(path: Path) -> str:
-    from slurmgen.files import OutsideFolder, is_inside, read_text
-    from slurmgen.toml import unreadable
-
     try:
         if path.is_symlink() and not is_inside(path, path.parent):
             raise OutsideFolder("it is a link out of its folder")
@@ -95,16 +87,14 @@ def _text(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def _tables(found: "dict[Path, Adopted]") -> dict[Path, str]:
-    from slurmgen.config.project import table_of
-
+def _tables(found: dict[Path, Adopted]) -> dict[Path, str]:
     names = [one.name for one in found.values()]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise RequestError(f"two scripts would be the job {twice!r}", "Adopt them one by one, with --name.")
     return {path: table_of(one.name, one.request, shown(path)) for path, one in found.items()}
 
 
-def _refuse_errors(found: "dict[Path, Adopted]") -> None:
+def _refuse_errors(found: dict[Path, Adopted]) -> None:
     for path, one in found.items():
         if one.error:
             raise RequestError(
@@ -115,13 +105,8 @@ def _refuse_errors(found: "dict[Path, Adopted]") -> None:
 
 
 def _with_jobs(
-    folder: Path, found: "dict[Path, Adopted]", tables: dict[Path, str], site: str | None, force: bool
+    folder: Path, found: dict[Path, Adopted], tables: dict[Path, str], site: str | None, force: bool
 ) -> str:
-    """The slurmgen.toml with the jobs; a new one names the site, if the command does."""
-    from slurmgen.config.project import with_job
-    from slurmgen.files import read_text
-    from slurmgen.text import toml_value
-
     path = folder / FILE_NAME
     is_new = not path.exists()
     text = f"site = {toml_value(site)}\n" if is_new and site else "" if is_new else read_text(path)
@@ -130,8 +115,7 @@ def _with_jobs(
     return text
 
 
-def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
-    """Print the job, the lines of the script that it does not have, and the difference."""
+def _show(path: Path, one: Adopted, table: str, color: str) -> None:
     lines = [f"{shown(path)}: job {one.name}"]
     lines += _listed("replaced by slurmgen:", one.replaced)
     lines += _listed("not expressed:", one.lost)
@@ -148,22 +132,19 @@ def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
     click.echo(styled_diff(diff, style_of(color)), nl=False, color=True)
 
 
-def _listed(title: str, lines: "Sequence[Line]") -> list[str]:
+def _listed(title: str, lines: Sequence[Line]) -> list[str]:
     shown_lines = [f"    line {one.line}: {one.text}: {one.why}" for one in lines]
     return [f"  {title}", *shown_lines] if lines else []
 
 
-def _diff(path: Path, one: "Adopted") -> str:
-    """The unified difference between the script and the one that slurmgen makes."""
+def _diff(path: Path, one: Adopted) -> str:
     old, new = one.source.splitlines(keepends=True), one.rendered.splitlines(keepends=True)
     names = (shown(path), f"slurmgen render {one.name}")
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names))
 
 
-def _object(path: Path, one: "Adopted", table: str, *, written: bool) -> "AdoptedJob":
+def _object(path: Path, one: Adopted, table: str, *, written: bool) -> AdoptedJob:
     from msgspec import to_builtins
-
-    from slurmgen.cli.objects import AdoptedFact, AdoptedJob, AdoptedLine
 
     return AdoptedJob(
         file=str(path),

@@ -6,6 +6,11 @@ import click
 
 from slurmgen.cli.options import connect, find_jobs, jobs_options
 from slurmgen.cli.output import Command, print_reports, say
+from slurmgen.slurm.replies import GONE
+from slurmgen.status.query import save_final_states
+from slurmgen.status.slurm import UNKNOWN
+from slurmgen.status.sweep import joined
+from slurmgen.submit.cancel import cancel_all
 
 UNKNOWN_JOB = 3
 "Exit code if Slurm does not know a job."
@@ -26,12 +31,6 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     ID is a job id, ID_TASK in an array, a job name, or `last`. A job that has ended is left as it is. Exits
     with 3 if Slurm does not know a job.
     """
-    from slurmgen.slurm.replies import GONE
-    from slurmgen.status.query import save_final_states
-    from slurmgen.status.slurm import UNKNOWN
-    from slurmgen.status.sweep import joined
-    from slurmgen.submit.cancel import cancel_all
-
     jobs = find_jobs(job_ids, site, to_cancel=True, **options)
     reports = cancel_all(jobs, connect, say)
     save_final_states(reports)

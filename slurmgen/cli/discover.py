@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
 
+from slurmgen.cli.objects import Compared, DiscoveredProfile, ProbeJob, ProfileDifference
 from slurmgen.cli.options import (
     complete_hosts,
     complete_sites,
@@ -18,17 +19,23 @@ from slurmgen.cli.options import (
     project_dir,
     route_options,
     site_route,
+    write_new,
 )
 from slurmgen.cli.output import Command, print_json, say
+from slurmgen.config.user import Personal, load_personal
+from slurmgen.errors import CommandFailed, RequestError
+from slurmgen.ledger.ledger import Record
+from slurmgen.plan import Plan
+from slurmgen.remote.route import Route, find_route
+from slurmgen.remote.transport import Transport
+from slurmgen.sites.discover.compare import corrected, differences, profile_text
+from slurmgen.sites.discover.probe import SCRIPT_NAME, script, with_probe
+from slurmgen.sites.discover.profile import NAME, Discovery, cluster_name, discover
+from slurmgen.sites.discover.query import QUERY, answers
+from slurmgen.sites.model import Site
+from slurmgen.sites.profiles import load_site
+from slurmgen.submit.probe import batch_script, prepare_probe, probe_plan, read_report, submit_probe, unread
 from slurmgen.text import counted, visible
-
-if TYPE_CHECKING:
-    from slurmgen.ledger.ledger import Record
-    from slurmgen.plan import Plan
-    from slurmgen.remote.route import Route
-    from slurmgen.remote.transport import Transport
-    from slurmgen.sites.discover import Discovery
-    from slurmgen.sites.model import Site
 
 
 class ProbeOptions(Struct, frozen=True, kw_only=True):
@@ -71,22 +78,18 @@ def probe_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def probed(
     options: ProbeOptions,
-    transport: "Transport",
-    route: "Route",
-    found: "Discovery",
-    site: "Site",
+    transport: Transport,
+    route: Route,
+    found: Discovery,
+    site: Site,
     *,
     as_json: bool = False,
-) -> "Discovery":
+) -> Discovery:
     """The discovery with the report of a probe job, which is submitted unless an earlier one is unread.
 
     Raises:
         RemoteError: the job was not submitted, or there is no report.
     """
-    from slurmgen.config.user import load_personal
-    from slurmgen.sites.discover import with_probe
-    from slurmgen.submit.probe import prepare_probe, probe_plan, read_report, submit_probe, unread
-
     own = load_personal(route.site)
     account = options.account or own.account
     plan = probe_plan(site, account, options.partition, qos=options.qos, gpu_type=options.gpu_type)
@@ -104,18 +107,14 @@ def probed(
     return with_probe(found, submit_probe(transport, prepared, _wait_for))
 
 
-def _show(plan: "Plan", as_json: bool) -> None:
-    from slurmgen.cli.objects import ProbeJob
-    from slurmgen.sites.discover.probe import SCRIPT_NAME, script
-    from slurmgen.submit.probe import batch_script
-
+def _show(plan: Plan, as_json: bool) -> None:
     if as_json:
         print_json(ProbeJob(script=batch_script(plan), program=script()))
     else:
         click.echo(f"{batch_script(plan)}\n# {SCRIPT_NAME}:\n{script()}", nl=False)
 
 
-def _is_confirmed(plan: "Plan", where: str) -> bool:
+def _is_confirmed(plan: Plan, where: str) -> bool:
     """Ask before a job is submitted, which may cost something.
 
     Raises:
@@ -128,7 +127,7 @@ def _is_confirmed(plan: "Plan", where: str) -> bool:
     return click.confirm(visible(text), err=True)
 
 
-def _wait_for(record: "Record") -> None:
+def _wait_for(record: Record) -> None:
     say(f"job {record.id} is submitted; waiting for its report")
     say("^C leaves the job running, and the same command then reads its report")
 
@@ -212,8 +211,6 @@ def command(
 
 
 def _check_name(name: str | None) -> None:
-    from slurmgen.sites.discover.profile import NAME
-
     if name is not None and not NAME.fullmatch(name):
         raise click.BadParameter(
             f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint="--name"
@@ -221,32 +218,21 @@ def _check_name(name: str | None) -> None:
 
 
 def _check_output(output: Path | None) -> None:
-    """Refuse an existing file before anything is done."""
-    from slurmgen.errors import RequestError
-
     if output is not None and os.path.lexists(output):
         raise RequestError(f"{output} cannot be written: File exists", "Name a new file.")
 
 
-def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> "Route":
-    from slurmgen.config.user import Personal
-    from slurmgen.remote.route import find_route
-    from slurmgen.sites.model import Site
-
+def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> Route:
     if diff:
         return site_route(options, diff)
     return find_route(Site(name=name or "discover"), Personal(), **options)
 
 
-def _site(found: "Discovery", diff: str | None, name: str) -> "Site":
-    """The profile for the probe job: that of --diff as the cluster is, else the discovered one."""
+def _site(found: Discovery, diff: str | None, name: str) -> Site:
+    """The profile for the probe job: --diff corrected by the cluster, or else the discovered one."""
     import tomllib
 
     from msgspec import convert
-
-    from slurmgen.sites.discover import corrected, profile_text
-    from slurmgen.sites.model import Site
-    from slurmgen.sites.profiles import load_site
 
     return (
         corrected(load_site(diff, project_dir()), found)
@@ -261,7 +247,7 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def discover_cluster(name: str, options: dict[str, Any]) -> "Discovery":
+def discover_cluster(name: str, options: dict[str, Any]) -> Discovery:
     """What a cluster reports, for a new profile; `options` are those of the route.
 
     Raises:
@@ -271,15 +257,12 @@ def discover_cluster(name: str, options: dict[str, Any]) -> "Discovery":
         return _query(transport, options["host"])[0]
 
 
-def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
+def _query(transport: Transport, host: str | None) -> tuple[Discovery, str]:
     """What the cluster reports, and the name that Slurm gives it.
 
     Raises:
         CommandFailed: there is no Slurm.
     """
-    from slurmgen.errors import CommandFailed
-    from slurmgen.sites.discover import QUERY, answers, cluster_name, discover
-
     # Not as an argument: csh cannot read its line feeds.
     reply = transport.run([*transport.shell, "exec sh"], input=QUERY.encode(), timeout=_TIMEOUT)
     replies = answers(reply.stdout)
@@ -293,12 +276,7 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     return discover(replies, host), cluster_name(replies)
 
 
-def _compare(name: str, found: "Discovery", via: str | None, as_json: bool) -> int:
-    from slurmgen.cli.objects import Compared, ProfileDifference
-    from slurmgen.sites.discover import differences
-    from slurmgen.sites.profiles import load_site
-    from slurmgen.text import visible
-
+def _compare(name: str, found: Discovery, via: str | None, as_json: bool) -> int:
     wrong = list(differences(load_site(name, project_dir()), found, all_types=via != "twin"))
     for command in found.failed:
         click.echo(f"not compared: `{command}` failed on the cluster", err=True)
@@ -312,18 +290,12 @@ def _compare(name: str, found: "Discovery", via: str | None, as_json: bool) -> i
     return 1 if wrong else 0
 
 
-def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) -> int:
-    """Write the profile to a file, or print it."""
-    from slurmgen.cli.options import write_new
-    from slurmgen.sites.discover import profile_text
-
+def _write(found: Discovery, name: str, output: Path | None, as_json: bool) -> int:
     text = profile_text(found, name, _today())
     if output is not None:
         write_new(output, text)
         click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)
     if as_json:
-        from slurmgen.cli.objects import DiscoveredProfile
-
         path, unknown = (str(output) if output else None), [*found.unknown]
         print_json(DiscoveredProfile(name=name, path=path, profile=text, unknown=unknown), indent=2)
     elif output is None:

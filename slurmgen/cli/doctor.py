@@ -3,10 +3,11 @@
 import textwrap
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from slurmgen.cli.job_objects import Diagnosis, DoctorStep
 from slurmgen.cli.options import (
     JobCommand,
     cache_dir,
@@ -20,13 +21,12 @@ from slurmgen.cli.options import (
 )
 from slurmgen.cli.output import color_option, print_json, style_of, terminal_width
 from slurmgen.cli.submit_output import amount_of
+from slurmgen.doctor import Step, examine, exit_code
+from slurmgen.doctor.checks import Visit
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
-
-if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import Diagnosis
-    from slurmgen.doctor import Step
-    from slurmgen.plan import Plan
-    from slurmgen.submit.prepare import Prepared
+from slurmgen.plan import Plan
+from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR, Prepared, Upload, prepare
+from slurmgen.text import visible
 
 COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
 _WIDTH, _NAME_WIDTH = 11, 15
@@ -67,10 +67,6 @@ def command(
     """
     from contextlib import closing
 
-    from slurmgen.doctor import examine, exit_code
-    from slurmgen.doctor.visit import Visit
-    from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR, Upload, prepare
-
     job = load_spec(options, Path.cwd())
     route = route_of(job, route_values)
     folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
@@ -96,12 +92,12 @@ def command(
     return exit_code(steps)
 
 
-def _planned(job: JobSpec) -> "tuple[Plan, str]":
+def _planned(job: JobSpec) -> tuple[Plan, str]:
     plan = job.plan()
     return plan, job.render(plan, cache_dir())
 
 
-def _described(plan: "Plan", prepared: "Prepared") -> str:
+def _described(plan: Plan, prepared: Prepared) -> str:
     text = f"{amount_of(prepared)} would be sent"
     if plan.script is not None:
         is_sent = str(PurePosixPath(plan.script)) in prepared.submission.content.entries
@@ -109,7 +105,7 @@ def _described(plan: "Plan", prepared: "Prepared") -> str:
     return "; ".join(filter(None, [text, prepared.submission.files.secrets_notice()]))
 
 
-def _lines(step: "Step", style: Callable[..., str], width: int | None) -> str:
+def _lines(step: Step, style: Callable[..., str], width: int | None) -> str:
     """The state, the name and the fact in columns, and the hint below the fact."""
     head = f"{style(f'{step.state:{_WIDTH}}', fg=COLORS[step.state])}  {step.name:{_NAME_WIDTH}}  "
     indent = " " * (_WIDTH + _NAME_WIDTH + 4)
@@ -119,17 +115,13 @@ def _lines(step: "Step", style: Callable[..., str], width: int | None) -> str:
 
 def _wrapped(text: str, width: int | None) -> list[str]:
     """The text in lines that fit their column of a terminal; a path stays whole, to be copied."""
-    from slurmgen.text import visible
-
     if width is None:
         return [visible(text)]
     room = max(width - _WIDTH - _NAME_WIDTH - 4, 20)
     return textwrap.wrap(visible(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _diagnosis(site: str, steps: "list[Step]") -> "Diagnosis":
-    from slurmgen.cli.job_objects import Diagnosis, DoctorStep
-
+def _diagnosis(site: str, steps: list[Step]) -> Diagnosis:
     objects = [
         DoctorStep(step=step.name, state=step.state, said=step.fact, hint=step.hint or None) for step in steps
     ]

@@ -1,20 +1,18 @@
 """`slurmgen fetch`: fetch the results of a job."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
 
+from slurmgen.cli.job_objects import FetchedFiles
 from slurmgen.cli.options import connect, find_jobs, jobs_options, max_size_option
 from slurmgen.cli.output import Command, print_jobs
+from slurmgen.remote.transport import Transport
+from slurmgen.results.fetch import Results, fetch_results, local_folder
+from slurmgen.status.job import Job, for_each
 from slurmgen.text import counted, visible
-
-if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import FetchedFiles
-    from slurmgen.remote.transport import Transport
-    from slurmgen.results.fetch import Results
-    from slurmgen.status.job import Job
 
 _LISTED = 20
 "Files of one kind that are listed on the terminal; --json lists all."
@@ -61,13 +59,10 @@ def command(
     sent with the next job. Local files are overwritten only with --overwrite. Exits with 1 if a file was not
     fetched, because it exists with other content or could do harm on this machine.
     """
-    from slurmgen.results.fetch import fetch_results, local_folder
-    from slurmgen.status.job import for_each
-
     jobs = find_jobs(job_ids, site, **options)
     folders = {job: local_folder(job, to, shared=len(jobs) > 1) for job in jobs}
 
-    def fetch_one(transport: "Transport", job: "Job") -> "Results":
+    def fetch_one(transport: Transport, job: Job) -> Results:
         results = fetch_results(transport, job, folders[job], only, overwrite=overwrite, max_size=max_size)
         _report(job, results, quiet=as_json)
         return results
@@ -78,14 +73,12 @@ def command(
     ctx.exit(any(results.kept or results.refused for results in fetched))
 
 
-def _as_json(job: "Job", results: "Results") -> "FetchedFiles":
-    from slurmgen.cli.job_objects import FetchedFiles
-
+def _as_json(job: Job, results: Results) -> FetchedFiles:
     values = structs.asdict(results)
     return FetchedFiles(id=job.id.number, site=job.route.site, to=str(values.pop("folder")), **values)
 
 
-def _report(job: "Job", fetched: "Results", *, quiet: bool) -> None:
+def _report(job: Job, fetched: Results, *, quiet: bool) -> None:
     if not quiet:
         click.echo(visible(str(fetched.folder)))
     name = job.record.name if job.record else ""

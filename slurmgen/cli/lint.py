@@ -3,24 +3,27 @@
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.objects import LintChange, LintRule
 from slurmgen.cli.options import complete_rules, json_format_option, site_option
 from slurmgen.cli.options import write as write_file
 from slurmgen.cli.output import Command, color_option, print_json, style_of, styled_diff, terminal_width
 from slurmgen.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from slurmgen.cli.objects import LintRule
-    from slurmgen.lint.engine import Fixed
-    from slurmgen.lint.finding import Rule
-    from slurmgen.lint.reports import Linted
-    from slurmgen.sites.model import Site
+from slurmgen.files import MAX_TEXT, NotPlainFile, OutsideFolder, is_inside, read_bytes
+from slurmgen.lint import chosen, fix, lint_text
+from slurmgen.lint.engine import Fixed
+from slurmgen.lint.finding import Rule
+from slurmgen.lint.patch import patch
+from slurmgen.lint.reports import Linted, report
+from slurmgen.lint.rule_pages import explain
+from slurmgen.lint.rules import all_rules
+from slurmgen.lint.settings import lint_settings
+from slurmgen.sites.model import Site
+from slurmgen.text import visible
 
 
 @click.command(
@@ -97,8 +100,6 @@ def command(
         raise click.UsageError("--fix needs a file. For standard input, --diff shows the changes.")
     if unsafe_fixes and not (fix or diff):
         raise click.UsageError("--unsafe-fixes needs --fix or --diff.")
-    from slurmgen.lint.settings import lint_settings
-
     codes, place = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
     linted = [_lint(name, place, codes) for name in files]
     if diff or fix:
@@ -108,17 +109,12 @@ def command(
                 _hint_at_unsafe_fixes(sum(_count_unsafe(file, place, codes) for file in linted))
             return _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
         linted = [_write(file, changes, place, codes) for file, changes in changed]
-    from slurmgen.lint.reports import report
-
     form = "json" if as_json else format_
     click.echo(report(form, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
     return int(any(file.reports for file in linted))
 
 
-def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
-    from slurmgen.lint import lint_text
-    from slurmgen.lint.reports import Linted
-
+def _lint(name: str, site: Site | None, codes: tuple[str, ...]) -> Linted:
     text = _content(name).decode("utf-8", "surrogateescape")
     if name.endswith(".py") and not re.search("^#SBATCH", text, re.MULTILINE):
         raise RequestError(
@@ -129,8 +125,6 @@ def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
 
 
 def _content(name: str) -> bytes:
-    from slurmgen.files import MAX_TEXT, NotPlainFile, read_bytes
-
     try:
         if name != "-":
             _refuse_link_out(Path(name))
@@ -149,8 +143,6 @@ def _refuse_link_out(path: Path) -> None:
     Raises:
         OutsideFolder: a link leads out of the current folder, or out of the folder of the file.
     """
-    from slurmgen.files import OutsideFolder, is_inside
-
     folder = Path.cwd()
     if not Path(os.path.abspath(path)).is_relative_to(folder):  # noqa: PTH100 (Path.absolute keeps `..`)
         folder = path.parent
@@ -161,13 +153,11 @@ def _refuse_link_out(path: Path) -> None:
 _LINT_HINT = "Name a regular file that you can read, or - for standard input."
 
 
-def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...], unsafe: bool) -> "Fixed":
-    from slurmgen.lint import fix
-
+def _fixed(file: Linted, site: Site | None, codes: tuple[str, ...], unsafe: bool) -> Fixed:
     return fix(file.text, site, _path(file.name), codes, unsafe)
 
 
-def _count_unsafe(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> int:
+def _count_unsafe(file: Linted, site: Site | None, codes: tuple[str, ...]) -> int:
     if not any(report.finding.edits and not report.finding.safe for report in file.reports):
         return 0
     return sum(not report.finding.safe for report in _fixed(file, site, codes, unsafe=True).applied)
@@ -179,11 +169,7 @@ def _hint_at_unsafe_fixes(number: int) -> None:
         click.echo(f"{fixes} what runs: add --unsafe-fixes", err=True)
 
 
-def _write(file: "Linted", changes: "Fixed", site: "Site | None", codes: tuple[str, ...]) -> "Linted":
-    """Write the changed file, report the changes on stderr, and lint the file again."""
-    from slurmgen.lint import lint_text
-    from slurmgen.text import visible
-
+def _write(file: Linted, changes: Fixed, site: Site | None, codes: tuple[str, ...]) -> Linted:
     text = changes.text
     if text != file.text:
         write_file(Path(file.name), text.encode("utf-8", "surrogateescape"))
@@ -197,11 +183,8 @@ _HARMLESS = "\t\xa0\u2002\u2003\u2009\u202f\u3000"
 "White space that `visible` would escape, although it controls nothing; git would refuse the patch."
 
 
-def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., str]") -> int:
+def _show_changes(changed: list[tuple[Linted, Fixed]], style: Callable[..., str]) -> int:
     """Print a patch; control characters of the file are escaped, except, in a pipe, line ends."""
-    from slurmgen.lint.patch import patch
-    from slurmgen.text import visible
-
     piped = not sys.stdout.isatty()
     for file, changes in changed:
         for line in re.findall(r"[^\n]*\n", patch(file.name, file.text, changes.text)):
@@ -212,11 +195,7 @@ def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., s
     return int(any(file.reports for file, _ in changed))
 
 
-def _print_changes(changed: "list[tuple[Linted, Fixed]]") -> int:
-    """Print the patch of each file as JSON."""
-    from slurmgen.cli.objects import LintChange
-    from slurmgen.lint.patch import patch
-
+def _print_changes(changed: list[tuple[Linted, Fixed]]) -> int:
     changes = [
         LintChange(file=file.name, findings=len(file.reports), diff=patch(file.name, file.text, fixed.text))
         for file, fixed in changed
@@ -230,10 +209,6 @@ def _path(name: str) -> Path | None:
 
 
 def _explain(code: str, as_json: bool) -> int:
-    from slurmgen.lint import chosen
-    from slurmgen.lint.rule_pages import explain
-    from slurmgen.lint.rules import all_rules
-
     codes = [known for known in chosen([code], notes=True) if known.startswith(code.upper())]
     rules = [all_rules()[known] for known in codes]  # not the rule that always runs
     if as_json:
@@ -244,10 +219,7 @@ def _explain(code: str, as_json: bool) -> int:
     return 0
 
 
-def _as_object(rule: "Rule") -> "LintRule":
-    from slurmgen.cli.objects import LintRule
-    from slurmgen.lint.rule_pages import explain
-
+def _as_object(rule: Rule) -> LintRule:
     return LintRule(
         code=rule.code, name=rule.name, severity=rule.severity, summary=rule.summary, doc=explain(rule)
     )

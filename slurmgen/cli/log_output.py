@@ -6,45 +6,39 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import click
 from msgspec import Struct
 
 from slurmgen.cli.options import connect
-from slurmgen.text import without_commands
-
-if TYPE_CHECKING:
-    from slurmgen.ledger.ledger import Record
-    from slurmgen.remote.route import Route
-    from slurmgen.remote.transport import Transport
-    from slurmgen.slurm.commands import JobId
-    from slurmgen.slurm.replies import JobState
-    from slurmgen.status.job import Job
-    from slurmgen.status.logs import Shown
-
+from slurmgen.errors import ConfigError
+from slurmgen.ledger.ledger import Ledger, Record
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+from slurmgen.status.follow import follow_through
+from slurmgen.status.job import Job, job_id, recorded_logs
+from slurmgen.status.logs import Followed, OfRank, Shown, last_lines, path_of
+from slurmgen.status.query import end_of
+from slurmgen.status.report_text import describe, lines
+from slurmgen.status.slurm import outcome
+from slurmgen.text import visible, without_commands
 
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
 # Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F. Changes of the writing direction can
 # make a line look like another one (https://trojansource.codes).
 _DIRECTIONS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-
-
 _CONTROLS = re.compile(
     f"\x1b\\[[0-9;:]{{0,64}}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f{_DIRECTIONS}])"
 )
-
-
 _LONGEST = 65536
 "Characters of a line that are held back until its end is known."
-
-
 _NO_LABELS = (
     "no line is labelled with rank {}; with --label-ranks, or label_ranks in slurmgen.toml, each line of a "
     "new job begins with its rank"
 )
-
-
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 
 
@@ -140,8 +134,6 @@ def writer(rank: int | None, write: Write) -> tuple[Callable[[bytes], None], Cal
     """
     if rank is None:
         return write, write.finish
-    from slurmgen.status.logs import OfRank
-
     lines = OfRank(write, rank)
 
     def finish() -> None:
@@ -172,51 +164,41 @@ class Part(Struct, frozen=True, kw_only=True):
             f"{' --stderr' if self.stderr else ''}{f' --rank {self.rank}' if self.rank is not None else ''}"
         )
 
-    def path(self, transport: "Transport", job: "Job") -> str:
+    def path(self, transport: Transport, job: Job) -> str:
         """The log of a job: from the ledger, else from Slurm."""
-        from slurmgen.status.logs import path_of
-
         return path_of(transport, job, stderr=self.stderr)
 
-    def bytes(self, transport: "Transport", path: str) -> tuple[int, int | None]:
+    def bytes(self, transport: Transport, path: str) -> tuple[int, int | None]:
         """The first byte of a log to show, and the end of its last lines, after which it may grow."""
-        from slurmgen.status.logs import last_lines
-
         return last_lines(transport, path, self.tail, self.rank) if self.tail else (self.start, None)
 
 
-def offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
+def offer_stderr(records: Iterable[Record | None], job: JobId) -> None:
     """Name the file of stderr, if there is one."""
-    from slurmgen.status.job import recorded_logs
-
     for record in filter(None, records):
         for path in recorded_logs(record, str(job))[1:]:
             echo(f"stderr is in {path}; `slurmgen logs {job} --stderr` shows it")
 
 
-def pruned(job: "Job", what: str = "log") -> str:
+def pruned(job: Job, what: str = "log") -> str:
     """That there is no log any more, or nothing else."""
     return f"job {job.id} was pruned: its folder at {job.route.site} is gone, and its {what} with it"
 
 
 def echo(text: str) -> None:
     """Print a line to stderr."""
-    from slurmgen.text import visible
-
     click.echo(visible(text), err=True)
 
 
 INTERRUPTED = 130
 "Exit code after ^C."
-
-
 WHOLE = Part()
 
 
 def follow_to_end(
-    transport: "Transport",
-    route: "Route",
-    job: "JobId",
+    transport: Transport,
+    route: Route,
+    job: JobId,
     path: str,
     part: Part = WHOLE,
     start: int = 0,
@@ -227,17 +209,9 @@ def follow_to_end(
     """Follow the log until the job ends, and print its state; exits as `exit_code_of`.
 
     Args:
-        transport: the connection to the job's site.
         route: how to connect again.
-        job: the job.
-        path: its log.
-        part: the part to show.
-        start: its first byte.
-        err: write to stderr.
         fails: exit with 1 in any case.
     """
-    from slurmgen.status.logs import Shown
-
     show, finish = writer(part.rank, LogOutput(err=err))
     shown = Shown(show, start)
     try:
@@ -258,11 +232,8 @@ def exit_code_of(state: str) -> int:
 
 
 def _follow(
-    transport: "Transport", route: "Route", job: "JobId", path: str, shown: "Shown", part: Part
-) -> "tuple[tuple[JobState, ...], Transport]":
-    from slurmgen.status.follow import follow_through
-    from slurmgen.status.logs import Followed
-
+    transport: Transport, route: Route, job: JobId, path: str, shown: Shown, part: Part
+) -> tuple[tuple[JobState, ...], Transport]:
     try:
         states, transport = follow_through(
             transport,
@@ -280,12 +251,8 @@ def _follow(
         click.get_current_context().exit(INTERRUPTED)
 
 
-def records_of(route: "Route", job: "JobId") -> "tuple[Record, ...]":
+def records_of(route: Route, job: JobId) -> tuple[Record, ...]:
     """The records of a job; none if the ledger cannot be read, since the log was shown all the same."""
-    from slurmgen.errors import ConfigError
-    from slurmgen.ledger.ledger import Ledger
-    from slurmgen.status.job import job_id
-
     with suppress(ConfigError):
         found = Ledger().with_id(job.number.partition("_")[0])
         return tuple(
@@ -295,18 +262,13 @@ def records_of(route: "Route", job: "JobId") -> "tuple[Record, ...]":
 
 
 def print_end(
-    transport: "Transport",
-    records: "Iterable[Record]",
-    route: "Route",
-    job: "JobId",
-    states: "tuple[JobState, ...]",
+    transport: Transport,
+    records: Iterable[Record],
+    route: Route,
+    job: JobId,
+    states: tuple[JobState, ...],
 ) -> str:
     """Keep in the ledger how a job ended, and print it and the bad nodes that it found; returns its state."""
-    from slurmgen.status.job import Job
-    from slurmgen.status.query import end_of
-    from slurmgen.status.report_text import describe, lines
-    from slurmgen.status.slurm import outcome
-
     reports = [end_of(transport, Job(job, route, record), states) for record in records]
     run = next((report for report in reports if report.job.segments), None)
     for report in reports:

@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from slurmgen.cli.job_objects import Log
 from slurmgen.cli.log_output import (
     INTERRUPTED,
     LogOutput,
@@ -23,15 +24,16 @@ from slurmgen.cli.log_output import (
 )
 from slurmgen.cli.options import connect, find_jobs, jobs_options
 from slurmgen.cli.output import Command, print_jobs
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+from slurmgen.status.follow import begun, follow_through
+from slurmgen.status.job import Job, for_each, group_by_route
+from slurmgen.status.logs import Followed, Shown, is_pruned, look, read
+from slurmgen.status.report_text import describe
+from slurmgen.status.slurm import job_states
 from slurmgen.text import visible
-
-if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import Log
-    from slurmgen.remote.route import Route
-    from slurmgen.remote.transport import Transport
-    from slurmgen.slurm.commands import JobId
-    from slurmgen.slurm.replies import JobState
-    from slurmgen.status.job import Job
 
 
 @click.command(
@@ -98,17 +100,14 @@ def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: i
         raise click.UsageError("--json shows no lines, and goes without --tail and --rank.")
 
 
-def _follow(jobs: "list[Job]", part: Part) -> int:
-    from slurmgen.status.follow import begun
-    from slurmgen.status.logs import is_pruned
-
+def _follow(jobs: list[Job], part: Part) -> int:
     if len(jobs) > 1:
         if part.start:
             raise click.UsageError("--start is a byte of one log. Name one job, or use --tail.")
 
         return follow_together(jobs, part)
 
-    def look(transport: "Transport") -> tuple[str, int, bool]:
+    def look(transport: Transport) -> tuple[str, int, bool]:
         path = part.path(transport, job)
         return path, part.bytes(transport, path)[0], is_pruned(transport, job)
 
@@ -120,11 +119,8 @@ def _follow(jobs: "list[Job]", part: Part) -> int:
     return 0
 
 
-def _print_logs(jobs: "list[Job]", part: Part) -> int:
-    """Print logs; returns 1 if one was pruned."""
-    from slurmgen.status.job import for_each
-
-    def show(transport: "Transport", job: "Job") -> bool:
+def _print_logs(jobs: list[Job], part: Part) -> int:
+    def show(transport: Transport, job: Job) -> bool:
         path = part.path(transport, job)
         if len(jobs) > 1:
             _print_heading(job, path)
@@ -133,19 +129,15 @@ def _print_logs(jobs: "list[Job]", part: Part) -> int:
     return int(any(for_each(jobs, connect, show)))
 
 
-def _print_metadata(jobs: "list[Job]", part: Part, *, several: bool) -> int:
+def _print_metadata(jobs: list[Job], part: Part, *, several: bool) -> int:
     """Print where logs are, as JSON; returns 1 if one was pruned."""
-    from slurmgen.status.job import for_each
-
     logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
     print_jobs([log for log, _ in logs], several=several)
     return int(any(gone for _, gone in logs))
 
 
-def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
+def _show(transport: Transport, job: Job, path: str, part: Part) -> bool:
     """Print a log, or why there is none; returns whether it was pruned."""
-    from slurmgen.status.logs import is_pruned, read
-
     is_empty, (show, finish) = True, writer(part.rank, LogOutput())
     for chunk in read(transport, path, *part.bytes(transport, path)):
         show(chunk)
@@ -162,36 +154,24 @@ def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
     return False
 
 
-def _metadata(transport: "Transport", job: "Job", part: Part) -> "tuple[Log, bool]":
-    """Where a log is and how long, and whether it was pruned."""
-    from slurmgen.cli.job_objects import Log
-    from slurmgen.status.logs import is_pruned, look
-
+def _metadata(transport: Transport, job: Job, part: Part) -> tuple[Log, bool]:
     log = look(transport, part.path(transport, job))
     if gone := log.size is None and is_pruned(transport, job):
         echo(pruned(job))
     return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), gone
 
 
-def _print_heading(job: "Job", path: str) -> None:
-    """Print which log follows, as tail does."""
-    from slurmgen.text import visible
-
+def _print_heading(job: Job, path: str) -> None:
     click.echo(visible(f"==> job {job.id} at {job.route.site}: {path} <=="))
 
 
-def _print_state(transport: "Transport", job: "JobId") -> None:
-    from slurmgen.status.report_text import describe
-    from slurmgen.status.slurm import job_states
-
+def _print_state(transport: Transport, job: JobId) -> None:
     for line in describe(job_states(transport, job), job, transport.where):
         echo(line)
 
 
 LONGEST_LINE = 1 << 16
 "Bytes after which a line that does not end is printed."
-
-
 _writes = threading.Lock()
 
 
@@ -226,22 +206,17 @@ class Prefixed:
 class JobLog:
     """The log of one of the jobs."""
 
-    def __init__(self, job: "Job", prefix: str, start: int, path: str, rank: int | None):
-        from slurmgen.status.logs import Followed, Shown
-
+    def __init__(self, job: Job, prefix: str, start: int, path: str, rank: int | None):
         show, self.finish = writer(rank, Prefixed(prefix))
         self.job = job
         self.followed = Followed(job.id, path, Shown(show, start), has_ended=bool(job.final))
 
 
-def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
+def follow_together(jobs: Sequence[Job], part: Part) -> int:
     """Follow the logs of jobs to their ends, and print how they ended; returns 0 if all COMPLETED, else 1.
 
     Each site has one connection and one thread. Only the logins prompt, one after the other.
     """
-    from slurmgen.status.follow import begun
-    from slurmgen.status.job import group_by_route
-
     names = _names(jobs)
     sites: list[Future[int]] = []
     for route, group in group_by_route(jobs).items():
@@ -255,16 +230,14 @@ def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
         return INTERRUPTED
 
 
-def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
+def _names(jobs: Sequence[Job]) -> dict[Job, str]:
     """How lines name their jobs: by id and the run of a task, and by site if the jobs are at several."""
     several = len({job.route.site for job in jobs}) > 1
     ids = {job: str(job.id) if job.run is None else f"{job.id}/{job.run}" for job in jobs}
     return {job: f"{job.route.site} {id_}" if several else id_ for job, id_ in ids.items()}
 
 
-def _logs(
-    jobs: "Sequence[Job]", names: "Mapping[Job, str]", part: Part, transport: "Transport"
-) -> list[JobLog]:
+def _logs(jobs: Sequence[Job], names: Mapping[Job, str], part: Part, transport: Transport) -> list[JobLog]:
     paths = {job: part.path(transport, job) for job in jobs}
     return [
         JobLog(job, f"{names[job]}: ", part.bytes(transport, path)[0], path, part.rank)
@@ -272,8 +245,7 @@ def _logs(
     ]
 
 
-def _started(action: Callable[[], int]) -> "Future[int]":
-    """Run an action in a thread that does not keep the process alive after ^C."""
+def _started(action: Callable[[], int]) -> Future[int]:
     future: Future[int] = Future()
 
     def run() -> None:
@@ -286,10 +258,7 @@ def _started(action: Callable[[], int]) -> "Future[int]":
     return future
 
 
-def _follow_together(transport: "Transport", route: "Route", logs: Sequence[JobLog], part: Part) -> int:
-    """Follow the logs of one site; returns 0 if all jobs COMPLETED, else 1."""
-    from slurmgen.status.follow import follow_through
-
+def _follow_together(transport: Transport, route: Route, logs: Sequence[JobLog], part: Part) -> int:
     try:
         states, transport = follow_through(
             transport,
@@ -305,13 +274,12 @@ def _follow_together(transport: "Transport", route: "Route", logs: Sequence[JobL
         return max([_end(transport, log.job, states[log.job.id]) for log in logs])
 
 
-def _resume_command(route: "Route", logs: Sequence[JobLog], part: Part) -> str:
+def _resume_command(route: Route, logs: Sequence[JobLog], part: Part) -> str:
     ids = " ".join(str(log.job.id) for log in logs)
     return f"slurmgen logs -f {ids} --site {route.site}{part.options} --tail 1"
 
 
-def _end(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
-    """Print how a job ended, and keep it in the ledger; returns its exit code."""
+def _end(transport: Transport, job: Job, states: tuple[JobState, ...]) -> int:
     with _writes:
         state = print_end(transport, records_of(job.route, job.id), job.route, job.id, states)
     return exit_code_of(state)

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from slurmgen.status.report import Report
 
-
 _DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-
 
 color_option = click.option(
     "--color",
@@ -29,11 +27,7 @@ color_option = click.option(
 
 
 def style_of(color: str) -> Callable[..., str]:
-    """How text for stdout is styled: by `click.style`, or not at all.
-
-    Args:
-        color: the value of --color.
-    """
+    """How text for stdout is styled: by `click.style`, or not at all."""
     return click.style if _is_colored(color) else unstyled
 
 
@@ -76,8 +70,6 @@ def _is_terminal() -> bool:
 
 OWN = "Options"
 "The group of the options that only one command has."
-
-
 GROUPS = {
     "Job": "framework script module command replace_args launcher_args launcher_config rendezvous "
     "mixed_precision requeue requeue_signal segments sweep sweep_limit label_ranks mail mail_user "
@@ -90,8 +82,6 @@ GROUPS = {
     "Output": "output write all_jobs force format_ color as_json",
 }
 "The parameters of each group; all others are in OWN."
-
-
 _WIDTH = 28
 "Most columns of an option's name, beside which its description starts."
 
@@ -162,8 +152,6 @@ def print_reports(
     """Print the state of jobs.
 
     Args:
-        reports: what is known of them.
-        as_json: print one object.
         several: the user named several jobs, even if all are the same.
         origins: also print where each job comes from.
     """
@@ -195,7 +183,7 @@ def print_report_objects(reports: "Sequence[Report]", *, several: bool) -> None:
 
 
 def print_jobs(objects: Sequence[Any], *, several: bool) -> None:
-    """Print one object, or several under `jobs`: one name may be that of several jobs."""
+    """Print one object, or several under `jobs`: several jobs may share a name."""
     print_json({"jobs": list(objects)} if several or len(objects) > 1 else objects[0])
 
 

@@ -146,7 +146,6 @@ def _write_all(force: bool) -> "Rendered":
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> "list[RenderedScript]":
-    """Write the scripts of a project that differ; none of them if one was edited by hand."""
     from slurmgen.checked_in import read
 
     existing = read(scripts)
@@ -174,7 +173,6 @@ def _write_output(path: Path, script: bytes, force: bool) -> "RenderedScript":
 def _written(
     path: Path, script: bytes, existing: Mapping[Path, bytes], write: Callable[[Path, bytes], None]
 ) -> "RenderedScript":
-    """Write a script unless its file has it already, and report which."""
     from slurmgen.cli.objects import RenderedScript
 
     changed = existing.get(path) != script

@@ -2,18 +2,29 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from slurmgen.cli.job_objects import ResultObject, Results
 from slurmgen.cli.log_output import pruned
-from slurmgen.cli.options import complete_jobs, connect, find_jobs, json_option, route_options, site_option
+from slurmgen.cli.options import (
+    complete_jobs,
+    connect,
+    find_jobs,
+    json_option,
+    route_options,
+    site_option,
+    write,
+)
 from slurmgen.cli.output import Command, color_option, print_json, say
+from slurmgen.cli.tables import bars, drawn, print_rows, printed
+from slurmgen.errors import RequestError
+from slurmgen.status.job import Job
+from slurmgen.status.logs import is_pruned
+from slurmgen.status.sweep_results import Result, metrics_of, number_of, ranked, read_results
+from slurmgen.submit.again import with_earlier
 from slurmgen.text import visible
-
-if TYPE_CHECKING:
-    from slurmgen.status.job import Job
-    from slurmgen.status.sweep_results import Result
 
 
 @click.command(
@@ -55,8 +66,6 @@ def command(
     ID is the id or the name of a sweep, or `last`. The values of a run are those of summary.json in its
     folder, which the job knows as RUN_DIR, or else of the last line of metrics.jsonl.
     """
-    from slurmgen.status.sweep_results import ranked
-
     if as_csv + as_json + (plot is not None) > 1:
         raise click.UsageError("--csv, --json and --plot exclude each other.")
     if (plot is not None or descending) and metric is None:
@@ -77,13 +86,7 @@ def command(
         _print_table(results, metric, color)
 
 
-def _read(jobs: "Sequence[Job]") -> "tuple[list[Result], list[Job]]":
-    """The results of a sweep, and its arrays that were pruned."""
-    from slurmgen.errors import RequestError
-    from slurmgen.status.logs import is_pruned
-    from slurmgen.status.sweep_results import read_results
-    from slurmgen.submit.again import with_earlier
-
+def _read(jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
     first = jobs[0]
     if first.record is None or not first.record.tasks:
         raise RequestError(
@@ -98,9 +101,7 @@ def _read(jobs: "Sequence[Job]") -> "tuple[list[Result], list[Job]]":
         return results, [] if is_complete else [one for one in arrays if is_pruned(transport, one)]
 
 
-def _print_json(results: "Sequence[Result]") -> None:
-    from slurmgen.cli.job_objects import ResultObject, Results
-
+def _print_json(results: Sequence[Result]) -> None:
     print_json(
         Results(
             runs=[
@@ -121,10 +122,7 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(results: "Sequence[Result]", metric: str | None = None) -> tuple[list[str], list[list[Any]]]:
-    """Headings and cells: the task, the parameters, and the values, first that of the metric."""
-    from slurmgen.status.sweep_results import metrics_of
-
+def _table(results: Sequence[Result], metric: str | None = None) -> tuple[list[str], list[list[Any]]]:
     parameters = list(dict.fromkeys(name for one in results for name in one.parameters))
     values = sorted(metrics_of(results), key=lambda name: name != metric)
     rows = [
@@ -138,7 +136,7 @@ def _table(results: "Sequence[Result]", metric: str | None = None) -> tuple[list
     return ["task", *parameters, *values], rows
 
 
-def _print_csv(results: "Sequence[Result]") -> None:
+def _print_csv(results: Sequence[Result]) -> None:
     import csv
     import io
 
@@ -161,19 +159,13 @@ def _csv_cell(text: str) -> str:
     return text
 
 
-def _print_table(results: "Sequence[Result]", metric: str | None, color: str) -> None:
-    from slurmgen.cli.tables import print_rows
-
+def _print_table(results: Sequence[Result], metric: str | None, color: str) -> None:
     headings, rows = _table(results, metric)
     shown = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
     print_rows([headings[0].upper(), *headings[1:]], shown, color)
 
 
-def _plot(results: "Sequence[Result]", metric: str, target: str, color: str) -> None:
-    from slurmgen.cli.options import write
-    from slurmgen.cli.tables import bars, drawn, printed
-    from slurmgen.status.sweep_results import number_of
-
+def _plot(results: Sequence[Result], metric: str, target: str, color: str) -> None:
     rows = [(_label(one), number) for one in results if (number := number_of(one, metric)) is not None]
     if target == "-":
         printed(bars(metric, rows), color)
@@ -183,5 +175,5 @@ def _plot(results: "Sequence[Result]", metric: str, target: str, color: str) -> 
     click.echo(visible(f"wrote {path}"), err=True)
 
 
-def _label(result: "Result") -> str:
+def _label(result: Result) -> str:
     return visible(" ".join(f"{name}={text}" for name, text in result.parameters.items()))

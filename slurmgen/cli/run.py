@@ -71,7 +71,6 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
 
 
 def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
-    """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
     from slurmgen.status.job import find_log, job_id
 
     try:
@@ -120,7 +119,6 @@ def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
 
 
 def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
-    """Print how the job ended, and keep it in the ledger; returns its exit code."""
     from slurmgen.status.query import end_of
     from slurmgen.status.report_text import lines
 

@@ -87,8 +87,6 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "wait": (JobObject, JobList),
 }
 "The types of the object that each command prints; several if its options or the number of jobs decide."
-
-
 WITHOUT = {
     "port": "forwards a port until it is interrupted",
     "run": "prints the log of the job",
@@ -98,8 +96,6 @@ WITHOUT = {
     "twin": "only has subcommands",
 }
 "The commands without --json, and why."
-
-
 FOLDER = Path("schemas", "output")
 
 

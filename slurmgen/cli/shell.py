@@ -1,7 +1,7 @@
 """`slurmgen shell`: a shell in the allocation of a running job."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
@@ -9,10 +9,12 @@ from msgspec import structs
 from slurmgen.cli.options import complete_jobs, connect, find_one, route_options, site_option
 from slurmgen.cli.output import Command, say
 from slurmgen.errors import ConfigError, RequestError
-
-if TYPE_CHECKING:
-    from slurmgen.ledger.ledger import Record
-    from slurmgen.plan import Plan
+from slurmgen.ledger.ledger import Record
+from slurmgen.ledger.request import recorded_request, spec_again
+from slurmgen.live.session import node_of, running, shell_argv
+from slurmgen.plan import Plan
+from slurmgen.remote.local import is_terminal
+from slurmgen.status.slurm import as_logged_in
 
 
 @click.command(
@@ -38,10 +40,6 @@ def command(
     name, or `last`. The shell shares the job's CPUs, memory and GPUs, and ends with the job. Exits with the
     exit status of the shell or of CMD.
     """
-    from slurmgen.live.session import node_of, running, shell_argv
-    from slurmgen.remote.local import is_terminal
-    from slurmgen.status.slurm import as_logged_in
-
     # As with `ssh HOST`, and `ssh HOST CMD | less`.
     terminal = is_terminal() and (not words or bool(sys.stdout and sys.stdout.isatty()))
     job = find_one(job_id, site, **options)
@@ -58,10 +56,8 @@ def command(
         return transport.attach(as_logged_in(transport, argv), terminal=terminal)
 
 
-def _plan(record: "Record | None") -> "Plan | None":
+def _plan(record: Record | None) -> Plan | None:
     """The plan of a job from its recorded request; None, with a message, if there is none."""
-    from slurmgen.ledger.request import recorded_request, spec_again
-
     if record is None:
         say("the job is not in your records, so this is the environment of the login node")
         return None

@@ -2,21 +2,31 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen import twin as twins
 from slurmgen.cli.discover import command as discover
+from slurmgen.cli.objects import SiteList, SiteRow, SiteTrial, TrialResult, Validated, ValidatedProfile
 from slurmgen.cli.options import complete_sites, json_option, project_dir
 from slurmgen.cli.output import Command, Group, print_json
+from slurmgen.cli.signals import interrupt_when_ended
 from slurmgen.cli.sites_new import command as new
-from slurmgen.text import toml_key, toml_value, visible
-
-if TYPE_CHECKING:
-    from slurmgen.cli.objects import SiteRow
-    from slurmgen.request.model import Request
-    from slurmgen.site_trial import Trial
-    from slurmgen.sites.model import Site
+from slurmgen.errors import ConfigError, TwinError
+from slurmgen.request.model import Request
+from slurmgen.site_trial import Trial, has_shellcheck, try_hello, try_on_twin, try_scripts, twin_of
+from slurmgen.sites.model import Site
+from slurmgen.sites.nodes import gpu_partitions
+from slurmgen.sites.profiles import (
+    comes_from_project,
+    load_profile,
+    load_site,
+    profile_errors,
+    profile_paths,
+    profile_warnings,
+    stated_facts,
+)
+from slurmgen.text import toml_key, toml_value, visible, visible_json, visible_strings
 
 
 @click.command(
@@ -53,10 +63,6 @@ def test(name: str, twin: bool | None, as_json: bool, **options: str | None) -> 
 
     Exits with 1 if a job failed, or if all were refused.
     """
-    from slurmgen.request.model import Request
-    from slurmgen.site_trial import has_shellcheck
-    from slurmgen.sites.profiles import load_site
-
     site = load_site(name, project_dir())
     use_twin = _may_start_twin(name) if twin is None else twin
     if not has_shellcheck():
@@ -68,8 +74,6 @@ def test(name: str, twin: bool | None, as_json: bool, **options: str | None) -> 
 
 def _may_start_twin(name: str) -> bool:
     """Whether the job on the twin runs shell lines of the user's own and the bundled profiles only."""
-    from slurmgen.sites.profiles import comes_from_project
-
     if not comes_from_project(name, project_dir()):
         return True
     note = (
@@ -80,17 +84,12 @@ def _may_start_twin(name: str) -> bool:
     return False
 
 
-def _untried(site: "Site", partition: str | None) -> list[str]:
+def _untried(site: Site, partition: str | None) -> list[str]:
     """The partitions with GPUs that no job without --partition uses."""
-    from slurmgen.sites.nodes import gpu_partitions
-
     return [name for name in gpu_partitions(site) if not (partition or site.partitions[name].default)]
 
 
-def _try(site: "Site", options: "Request", *, use_twin: bool, as_json: bool) -> int:
-    from slurmgen.errors import TwinError
-    from slurmgen.site_trial import try_scripts
-
+def _try(site: Site, options: Request, *, use_twin: bool, as_json: bool) -> int:
     trials = try_scripts(site, options)
     try:
         trials = _on_twin(site, options, trials) if use_twin else trials
@@ -103,13 +102,9 @@ def _try(site: "Site", options: "Request", *, use_twin: bool, as_json: bool) -> 
     return int("failed" in results or "passed" not in results)
 
 
-def _on_twin(site: "Site", options: "Request", trials: "Sequence[Trial]") -> "list[Trial]":
+def _on_twin(site: Site, options: Request, trials: Sequence[Trial]) -> list[Trial]:
     from pathlib import Path
     from tempfile import TemporaryDirectory
-
-    from slurmgen import twin as twins
-    from slurmgen.cli.signals import interrupt_when_ended
-    from slurmgen.site_trial import try_hello, try_on_twin, twin_of
 
     interrupt_when_ended()
     runs = site.name in {twin.site for twin in twins.running()}
@@ -121,14 +116,12 @@ def _on_twin(site: "Site", options: "Request", trials: "Sequence[Trial]") -> "li
         return [*checked, try_hello(site, options, twin, folder)]
 
 
-def _print_object(site: str, twin: bool, trials: "Sequence[Trial]") -> None:
-    from slurmgen.cli.objects import SiteTrial, TrialResult
-
+def _print_object(site: str, twin: bool, trials: Sequence[Trial]) -> None:
     results = [TrialResult(**trial._asdict()) for trial in trials]
     print_json(SiteTrial(site=site, twin=twin, trials=results))
 
 
-def _print(trials: "Sequence[Trial]") -> None:
+def _print(trials: Sequence[Trial]) -> None:
     width = max(len(trial.shape) for trial in trials)
     for trial in trials:
         row = f"{trial.shape:{width}}  {trial.result:7}  {trial.reason}"
@@ -165,9 +158,6 @@ def list_sites(as_json: bool) -> int:
 
     Exits with 1 if a profile is not valid.
     """
-    from slurmgen.sites.profiles import profile_paths
-    from slurmgen.text import visible
-
     project = project_dir()
     paths = profile_paths(project)
     width = max(map(len, paths))
@@ -180,17 +170,11 @@ def list_sites(as_json: bool) -> int:
         elif not as_json:
             click.echo(visible(f"{name:{width}}  {row.title}  ({path})"))
     if as_json:
-        from slurmgen.cli.objects import SiteList
-
         print_json(SiteList(sites=rows), indent=2)
     return int(any(row.error for row in rows))
 
 
-def _site_row(name: str, path: Path, project: Path) -> "SiteRow":
-    from slurmgen.cli.objects import SiteRow
-    from slurmgen.errors import ConfigError
-    from slurmgen.sites.profiles import load_profile
-
+def _site_row(name: str, path: Path, project: Path) -> SiteRow:
     try:
         return SiteRow(name=name, title=load_profile(path, project).title, path=str(path), error="")
     except ConfigError as error:
@@ -202,9 +186,6 @@ def _site_row(name: str, path: Path, project: Path) -> "SiteRow":
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Print the profile of a site, including what it inherits."""
-    from slurmgen.sites.profiles import stated_facts
-    from slurmgen.text import visible_json, visible_strings
-
     facts = stated_facts(name, project_dir())
     if as_json:
         click.echo(visible_json(facts, indent=2), nl=False)
@@ -213,11 +194,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 command.add_command(new, "new")
-
-
 command.add_command(discover, "discover")
-
-
 command.add_command(test, "test")
 
 
@@ -235,10 +212,6 @@ def validate(files: tuple[Path, ...], strict: bool, as_json: bool) -> int:
     With --strict it also prints warnings: facts of a valid profile that contradict each other, have no
     effect, or have no source. Exits with 1 if there is an error or a warning.
     """
-    from slurmgen.cli.objects import Validated, ValidatedProfile
-    from slurmgen.sites.profiles import profile_errors, profile_warnings
-    from slurmgen.text import visible
-
     profiles = []
     for path in files:
         errors = [str(error) for error in profile_errors(path, project_dir())]
@@ -257,13 +230,10 @@ def validate(files: tuple[Path, ...], strict: bool, as_json: bool) -> int:
 
 
 def _print_error(error: str, severity: str = "error") -> None:
-    from slurmgen.text import visible
-
     click.echo(visible(f"{severity}: {error}", keep="\n"), err=True)
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:
-    """TOML of nested tables."""
     plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
     lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()]
     if prefix and (lines or not data):

@@ -4,20 +4,32 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from slurmgen.cli.answers import answered, is_terminal, printable
 from slurmgen.cli.discover import discover_cluster
+from slurmgen.cli.objects import NewProfile
 from slurmgen.cli.options import complete_hosts, json_option, project_dir, route_options, shown, write_new
 from slurmgen.cli.output import Command, print_json
 from slurmgen.errors import RequestError
-from slurmgen.sites.new import DISCOVERED, QUESTIONS, Author, Question, Stated, new_faults, new_profile
+from slurmgen.sites.discover.compare import command_name
+from slurmgen.sites.discover.profile import NAME
+from slurmgen.sites.model import Address
+from slurmgen.sites.new import (
+    DISCOVERED,
+    QUESTIONS,
+    Author,
+    Facts,
+    Keys,
+    Question,
+    Stated,
+    new_faults,
+    new_profile,
+)
+from slurmgen.sites.profiles import profile_errors, profile_paths
 from slurmgen.text import visible
-
-if TYPE_CHECKING:
-    from slurmgen.sites.new import Facts, Keys
 
 _HERE = "."
 "The value of --from-discover without a host."
@@ -26,7 +38,6 @@ _PAGE = "Address of the documentation page with these facts"
 
 
 def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command an option for each question."""
     for question in reversed(QUESTIONS):
         option = click.option(f"--{question.name}", metavar=question.metavar, help=f"{question.text}.")
         function = option(function)
@@ -92,13 +103,10 @@ def command(
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     errors = _print_next_steps(name, path, project)
     if as_json:
-        from slurmgen.cli.objects import NewProfile
-
         print_json(NewProfile(name=name, path=shown(path), errors=errors))
 
 
 def _order() -> str:
-    """The questions in the order in which they are asked, by their options."""
     names = [*(question.name for question in QUESTIONS), "remark", "page"]
     return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
 
@@ -117,8 +125,6 @@ def _address(text: str) -> str:
     """
     from msgspec import ValidationError, convert
 
-    from slurmgen.sites.model import Address
-
     try:
         return convert(printable(text), Address)
     except ValidationError:
@@ -132,9 +138,6 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
         UsageError: the name is not valid, or not that of the file.
         RequestError: there is such a site.
     """
-    from slurmgen.sites.discover.profile import NAME
-    from slurmgen.sites.profiles import profile_paths
-
     if not NAME.fullmatch(name):
         raise click.BadParameter(
             f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint="NAME"
@@ -158,10 +161,7 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
 
 def _discover(
     name: str, from_discover: str | None, options: dict[str, Any]
-) -> "tuple[dict[Keys, Stated], list[str]]":
-    """The facts that a cluster reports, and remarks on what it does not; neither without --from-discover."""
-    from slurmgen.sites.discover import command_name
-
+) -> tuple[dict[Keys, Stated], list[str]]:
     if from_discover is None:
         _refuse_route(options)
         return {}, []
@@ -185,8 +185,8 @@ def _refuse_route(options: dict[str, Any]) -> None:
         raise click.UsageError(f"--{given[0].replace('_', '-')} needs --from-discover.")
 
 
-def _ask_all(name: str, given: "Mapping[str, str | None]", known: "Facts") -> "Facts":
-    """The known facts, and those of the answers; an option takes precedence over a known fact."""
+def _ask_all(name: str, given: Mapping[str, str | None], known: Facts) -> Facts:
+    """The known facts and the answers; an option takes precedence over a known fact."""
     facts = dict(known)
     for question in QUESTIONS:
         answer = given[question.name]
@@ -197,7 +197,7 @@ def _ask_all(name: str, given: "Mapping[str, str | None]", known: "Facts") -> "F
     return facts
 
 
-def _facts_of(question: Question, name: str, known: "Facts", text: str) -> "Facts":
+def _facts_of(question: Question, name: str, known: Facts, text: str) -> Facts:
     """The facts of an answer.
 
     Raises:
@@ -225,9 +225,6 @@ def _today() -> str:
 
 
 def _print_next_steps(name: str, path: Path, project: Path) -> list[str]:
-    """Print the errors of a new profile, which it returns, and what to do next."""
-    from slurmgen.sites.profiles import profile_errors
-
     errors = [str(error) for error in profile_errors(path, project)]
     for error in errors:
         click.echo(visible(f"error: {error}", keep="\n"), err=True)

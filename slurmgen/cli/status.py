@@ -1,18 +1,20 @@
 """`slurmgen status`: show the state of jobs, or list the jobs that were submitted from this machine."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from slurmgen.cli.options import complete_jobs, connect, find_jobs, json_option, route_options, site_option
 from slurmgen.cli.output import Command, color_option, console, exit_code, print_report_objects, print_reports
-from slurmgen.cli.tables import print_tasks
+from slurmgen.cli.tables import print_status_table, print_tasks
 from slurmgen.errors import SlurmgenError
-
-if TYPE_CHECKING:
-    from slurmgen.status.job import Job
-    from slurmgen.status.report import Report
+from slurmgen.status.job import Job
+from slurmgen.status.listing import without_query
+from slurmgen.status.lookup import recent_records, recorded_route
+from slurmgen.status.query import query, unreached
+from slurmgen.status.report import Report
+from slurmgen.status.sweep import is_sweep, joined
 
 LIMIT = 20
 
@@ -59,9 +61,6 @@ def command(
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, options)
-    from slurmgen.status.query import query, unreached
-    from slurmgen.status.sweep import is_sweep, joined
-
     jobs = find_jobs(job_ids, site, **options)
     try:
         reports = joined(query(jobs, connect))
@@ -82,11 +81,6 @@ def command(
 
 
 def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict[str, Any]) -> int:
-    """Print the last jobs of the ledger, the newest last."""
-    from slurmgen.cli.tables import print_status_table
-    from slurmgen.status.job import Job
-    from slurmgen.status.lookup import recent_records, recorded_route
-
     records = recent_records(limit, site)
     if not records and not as_json:
         click.echo("no job was submitted from this machine yet", err=True)
@@ -100,12 +94,8 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
     return exit_code([report for report in reports if report.job.id.number])
 
 
-def _reports(jobs: "Sequence[Job]") -> "list[Report]":
+def _reports(jobs: Sequence[Job]) -> list[Report]:
     """The reports of jobs. Only those whose final state is not in the ledger are queried."""
-    from slurmgen.status.listing import without_query
-    from slurmgen.status.query import query
-    from slurmgen.status.sweep import joined
-
     reports = without_query(jobs)
     queried = query([job for job in jobs if job not in reports], connect, lenient=True)
     reports |= {report.job: report for report in queried}

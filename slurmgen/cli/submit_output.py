@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
 
-
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
 
@@ -186,7 +185,7 @@ def amount_of(prepared: "Prepared") -> str:
 
 
 def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
-    """Point out what the user may not have meant; `notes` are those of the job."""
+    """Point out what the user may not have meant; `notes` are about the job."""
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)

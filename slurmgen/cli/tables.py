@@ -21,17 +21,10 @@ if TYPE_CHECKING:
     from slurmgen.status.report import Report
     from slurmgen.submit.where import Option
 
-
 WIDTH = 40
 "Columns of the longest bar."
-
-
 _COLUMNS = 120
-
-
 _KINDS = (".svg", ".html", ".txt")
-
-
 # The drawing loads nothing from the network.
 _FONT_OF_THE_NETWORK = re.compile(r"@font-face\s*{[^}]*}\s*")
 
@@ -131,21 +124,15 @@ def _gpu(gpu: "Gpu") -> str:
 
 
 def _of(used: int | None, most: int | None, form: Callable[[int], str]) -> str:
-    """A value and its limit, such as `12G/80G`."""
     parts = [form(value) for value in (used, most) if value is not None]
     return "/".join(parts) or "?"
 
 
 STATUS_HEADINGS = ("ID", "NAME", "SITE", "STATE", "TIME/LIMIT", "SUBMITTED")
 
-
 MIN_WIDTHS = {1: 8, 2: 12, 4: 17, 3: 9, 0: 8, 5: 10}
 "If the terminal is too narrow, columns are cut in this order, each down to its minimum."
-
-
 GAP = 2
-
-
 STYLES = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -153,8 +140,6 @@ STYLES = {
     "UNKNOWN": "magenta",
     "GONE": "magenta",
 }
-
-
 FAILED = "red"
 
 
@@ -266,7 +251,6 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], color: st
 
 
 WHERE_HEADINGS = ("SITE", "PARTITION", "START (ESTIMATE)", "FREE NOW", "PENDING", "PRICE")
-
 
 NOTE = "starts are Slurm's estimates; prices are of the whole time limit"
 

@@ -13,14 +13,18 @@ from msgspec import structs
 
 from slurmgen.cli.options import complete_jobs, connect, find_one, json_option, route_options, site_option
 from slurmgen.cli.output import Command, color_option, console, print_json, print_report_objects, say
+from slurmgen.cli.tables import print_sample, print_status_table
 from slurmgen.errors import RemoteError, RequestError
+from slurmgen.ledger.ledger import Ledger
+from slurmgen.live.gpus import Sample, Sampler, Sites
+from slurmgen.status.job import Job
+from slurmgen.status.lookup import recorded_route
+from slurmgen.status.query import save_final_states
+from slurmgen.status.report import Report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from slurmgen.live.gpus import Sample, Sites
-    from slurmgen.status.job import Job
-    from slurmgen.status.report import Report
 
 Show = Callable[["Console"], None]
 "Prints what is to be seen now."
@@ -65,8 +69,6 @@ def command(
     id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a short step
     beside those of the job. Each site needs one login. --json prints once. `q` or ^C ends it.
     """
-    from slurmgen.live.gpus import Sites
-
     with Sites(lambda route, interactive: connect(route, interactive=interactive)) as sites:
         watch: _Watch
         if job_id is None:
@@ -159,15 +161,13 @@ class _Watch(Protocol):
 class _Jobs:
     """All jobs that have not ended, and those that ended while they were watched, as they were then."""
 
-    def __init__(self, sites: "Sites", site: str | None, options: dict[str, Any]) -> None:
+    def __init__(self, sites: Sites, site: str | None, options: dict[str, Any]) -> None:
         self._sites, self._site, self._options = sites, site, options
         self._shown: dict[Job, Report] = {}
         self._seen: set[str] = set()
-        "The keys of all jobs that were queried; not those of jobs that are submitted meanwhile."
+        "The keys of all jobs that were queried, without jobs that are submitted meanwhile."
 
     def show(self) -> Show:
-        from slurmgen.cli.tables import print_status_table
-
         reports = self._reports()
         return lambda screen: (
             print_status_table(reports, screen) if reports else screen.print("no job is active")
@@ -177,9 +177,7 @@ class _Jobs:
         print_report_objects(self._reports(), several=True)
         return 0
 
-    def _reports(self) -> "list[Report]":
-        from slurmgen.status.query import save_final_states
-
+    def _reports(self) -> list[Report]:
         active = [job for job, report in self._shown.items() if not report.ended]
         reports = self._sites.query([*active, *self._new()])
         save_final_states(reports)
@@ -192,12 +190,7 @@ class _Jobs:
                 self._shown.pop(report.job, None)
         return list(self._shown.values())
 
-    def _new(self) -> "list[Job]":
-        """The jobs that were submitted since the last query; at first, all that have not ended."""
-        from slurmgen.ledger.ledger import Ledger
-        from slurmgen.status.job import Job
-        from slurmgen.status.lookup import recorded_route
-
+    def _new(self) -> list[Job]:
         records = [one for one in Ledger().unfinished(self._site) if one.key not in self._seen]
         self._seen |= {record.key for record in records}
         return [Job.of(record, recorded_route(record, self._options)) for record in records]
@@ -206,16 +199,12 @@ class _Jobs:
 class _Gpus:
     """The GPUs, CPUs and memory of one job."""
 
-    def __init__(self, sites: "Sites", job: "Job") -> None:
-        from slurmgen.live.gpus import Sampler
-
+    def __init__(self, sites: Sites, job: Job) -> None:
         self._sites, self._job = sites, job
         self._sampler = Sampler(job)
         self._last: Sample | None = None
 
     def show(self) -> Show:
-        from slurmgen.cli.tables import print_sample
-
         try:
             self._last = self._sample()
         except RemoteError as error:
@@ -234,5 +223,5 @@ class _Gpus:
         print_json(sample)
         return 0
 
-    def _sample(self) -> "Sample":
+    def _sample(self) -> Sample:
         return self._sampler.sample(self._sites.transport(self._job.route), time.monotonic())

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.options import complete_sites, complete_twins, json_option, not_empty
+from slurmgen import twin
+from slurmgen.cli.objects import StoppedTwins, TwinList, TwinObject
+from slurmgen.cli.options import complete_sites, complete_twins, json_option, not_empty, project_dir
 from slurmgen.cli.output import Group, print_json
-
-if TYPE_CHECKING:
-    from slurmgen.cli.objects import TwinObject
-    from slurmgen.twin import Twin
+from slurmgen.cli.signals import interrupt_when_ended
+from slurmgen.errors import TwinError
+from slurmgen.sites.profiles import load_site
+from slurmgen.text import visible
+from slurmgen.twin import Twin
+from slurmgen.twin.installation import find
+from slurmgen.twin.store import slurm
 
 
 @click.group(
@@ -33,7 +37,6 @@ def command() -> None:
 
 
 def _named(name: str | None, site: str | None) -> str | None:
-    """The site of the argument or of --site."""
     if name and site and name != site:
         raise click.UsageError(f"SITE and --site name two sites: {name} and {site}.")
     return name or site
@@ -72,13 +75,6 @@ def up(
     as_json: bool,
 ) -> None:
     """Start a twin of SITE and wait until its nodes are idle."""
-    from slurmgen import twin
-    from slurmgen.cli.options import project_dir
-    from slurmgen.cli.signals import interrupt_when_ended
-    from slurmgen.sites.profiles import load_site
-    from slurmgen.text import visible
-    from slurmgen.twin.installation import find
-
     site = _named(name, site)
     if site is None:
         raise click.UsageError("Name the SITE to imitate; `slurmgen sites` lists all.")
@@ -107,9 +103,6 @@ def up(
 @json_option
 def down(name: str | None, site: str | None, everything: bool, as_json: bool) -> None:
     """Stop the twin of SITE, and remove its jobs and files."""
-    from slurmgen import twin
-    from slurmgen.text import visible
-
     site = _named(name, site)
     names = twin.stored() if everything else [site or _only()]
     for each in names:
@@ -117,8 +110,6 @@ def down(name: str | None, site: str | None, everything: bool, as_json: bool) ->
         if not as_json:
             click.echo(visible(f"the twin of {each} is stopped"))
     if as_json:
-        from slurmgen.cli.objects import StoppedTwins
-
         print_json(StoppedTwins(stopped=names))
 
 
@@ -132,14 +123,9 @@ def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool
 
     Exits with 1 if no twin runs.
     """
-    from slurmgen import twin
-    from slurmgen.text import visible
-
     site = _named(name, site)
     twins = [each for each in twin.running() if site in (None, each.site)]
     if as_json:
-        from slurmgen.cli.objects import TwinList
-
         print_json(TwinList(twins=[_object(each) for each in twins]))
         ctx.exit(0 if twins else 1)
     for each in twins:
@@ -150,8 +136,6 @@ def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool
 
 
 def _object(twin: Twin) -> TwinObject:
-    from slurmgen.cli.objects import TwinObject
-
     return TwinObject(
         site=twin.site,
         folder=str(twin.folder),
@@ -165,9 +149,6 @@ def _object(twin: Twin) -> TwinObject:
 
 
 def _only() -> str:
-    from slurmgen import twin
-    from slurmgen.errors import TwinError
-
     names = [each.site for each in twin.running()]
     if len(names) != 1:
         running = ", ".join(names) or "none"
@@ -193,13 +174,11 @@ def _welcome(twin: Twin, account: str) -> str:
 
 
 def _variables(twin: Twin) -> list[str]:
-    """What a shell must set to use the twin with the ordinary Slurm commands."""
     path = [f'PATH={quote(str(twin.programs))}:"$PATH"'] if twin.programs else []
     return [f"SLURM_CONF={quote(str(twin.slurm_conf))}", *path]
 
 
 def _over_ssh(twin: Twin, account: str) -> list[str]:
-    """The command that submits over SSH, as at the real site."""
     if not twin.ssh_config:
         return []
     route = f"--host {twin.ssh_host} --ssh-config {quote(str(twin.ssh_config))}"
@@ -207,8 +186,6 @@ def _over_ssh(twin: Twin, account: str) -> list[str]:
 
 
 def _report(twin: Twin) -> str:
-    from slurmgen.twin.store import slurm
-
     return "\n".join(
         [
             f"{twin.site}: {' '.join(_variables(twin))}",

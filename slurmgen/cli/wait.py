@@ -6,25 +6,26 @@ import shutil
 import subprocess
 import sys
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from slurmgen.cli.options import connect, find_jobs, jobs_options
 from slurmgen.cli.output import Command, print_report, print_report_objects
 from slurmgen.errors import RequestError
+from slurmgen.ledger.races import Races
+from slurmgen.status.job import Job
+from slurmgen.status.query import save_final_states
+from slurmgen.status.report import Report
+from slurmgen.status.sweep import joined
+from slurmgen.status.wait import wait
 from slurmgen.text import visible
-
-if TYPE_CHECKING:
-    from slurmgen.status.job import Job
-    from slurmgen.status.report import Report
 
 TIMED_OUT = 124
 "Exit code at the end of --timeout, as of timeout(1)."
 
 
 def _argv(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """The words of a command."""
     if text is None:
         return None
     try:
@@ -76,11 +77,6 @@ def command(
     SLURMGEN_JOB_ID, SLURMGEN_JOB_NAME, SLURMGEN_STATE and SLURMGEN_EXIT_CODE describe the jobs, separated by
     blanks.
     """
-    from slurmgen.ledger.races import Races
-    from slurmgen.status.query import save_final_states
-    from slurmgen.status.sweep import joined
-    from slurmgen.status.wait import wait
-
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")
     if then and shutil.which(then[0]) is None:
@@ -88,7 +84,7 @@ def command(
     jobs = find_jobs(job_ids, site, **options)
     reports: dict[Job, Report] = {}
 
-    def on_end(report: "Report") -> None:
+    def on_end(report: Report) -> None:
         reports[report.job] = report
         save_final_states([report])
         if not as_json:
@@ -108,7 +104,7 @@ def command(
     return next(filter(None, codes), 0)
 
 
-def _run(argv: tuple[str, ...], reports: "list[Report]", *, err: bool) -> int:
+def _run(argv: tuple[str, ...], reports: list[Report], *, err: bool) -> int:
     """Run the command of --then and return its exit code; with `err`, its output goes to stderr."""
     described = {
         "SLURMGEN_JOB_ID": [report.job.id.number for report in reports],

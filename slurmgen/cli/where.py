@@ -1,11 +1,12 @@
 """`slurmgen where`: at which sites a job could run, and where it would start first."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
 
+from slurmgen.cli.job_objects import WhereList
 from slurmgen.cli.options import (
     JobCommand,
     connect,
@@ -15,15 +16,14 @@ from slurmgen.cli.options import (
     several_sites_options,
 )
 from slurmgen.cli.output import color_option, console, print_json
+from slurmgen.cli.tables import print_where_table
 from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
 from slurmgen.config.user import personal_sites
-from slurmgen.errors import SlurmgenError
+from slurmgen.errors import SlurmgenError, UnknownJob
 from slurmgen.job_spec import JobOptions, load_spec
-
-if TYPE_CHECKING:
-    from slurmgen.remote.route import Route
-    from slurmgen.remote.transport import Transport
-    from slurmgen.submit.where import Option, Place
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.submit.where import Option, Place, ask_all, place, refuse_one_host
 
 
 @click.command(
@@ -52,8 +52,6 @@ def command(
 
     JOB is a job of slurmgen.toml, as for `slurmgen submit`. Exits with 1 if no site could run the job.
     """
-    from slurmgen.submit.where import ask_all, refuse_one_host
-
     names = list(dict.fromkeys(sites)) or _own_sites(options.job)
     refuse_one_host(names, route_values)
     found = [_place(structs.replace(options, site=name), route_values) for name in names]
@@ -64,18 +62,13 @@ def command(
     asked.sort(key=lambda one: not one.can_run)
     can_run = any(one.can_run for one in asked)
     if as_json:
-        from slurmgen.cli.job_objects import WhereList
-
         print_json(WhereList(can_run=can_run, options=asked))
     else:
-        from slurmgen.cli.tables import print_where_table
-
         print_where_table(asked, console(color))
     return 0 if can_run else 1
 
 
 def _own_sites(job: str | None) -> list[str]:
-    """The sites that the user has settings for, and those of the project."""
     _, project = find_project(Path.cwd())
     of_project = [project.site] if project.site else []
     of_job = sites_of(project, job) if job in project.job else ()
@@ -83,11 +76,7 @@ def _own_sites(job: str | None) -> list[str]:
     return [name for name in names if name != DEFAULT_SITE or project.site == name] or [DEFAULT_SITE]
 
 
-def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | SlurmgenError":
-    """The candidates of a site, or why there are none; an error that concerns all sites is raised."""
-    from slurmgen.errors import UnknownJob
-    from slurmgen.submit.where import place
-
+def _place(options: JobOptions, route_values: dict[str, Any]) -> Place | SlurmgenError:
     try:
         job = load_spec(options, Path.cwd())
         return place(job, route_of(job, route_values))
@@ -97,12 +86,10 @@ def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | Slurmg
         return error
 
 
-def _failed(site: str, error: SlurmgenError) -> "Option":
-    from slurmgen.submit.where import Option
-
+def _failed(site: str, error: SlurmgenError) -> Option:
     return Option(site=site, error=str(error))
 
 
-def connect_without_prompt(route: "Route") -> "Transport":
+def connect_without_prompt(route: Route) -> Transport:
     """Log in without a prompt: several sites would ask at the same time."""
     return connect(route, interactive=False)

@@ -1,9 +1,11 @@
-"""What a container engine is: the words that run a job's command in an image."""
+"""What a container engine is: the words that run a job's command in an image, and that fetch an image."""
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from slurmgen.sites.model import Vendor
+from slurmgen.sites.model import Container, Vendor
+from slurmgen.slurm.shell import is_full_path, on_each_node, variables_in, word
 
 AMD_DEVICES = ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=keep-groups")
 "Podman's options for AMD GPUs."
@@ -100,7 +102,7 @@ class Engine(NamedTuple):
     srun_option: str = ""
     "The option that the engine adds to srun."
     env_prefix: str = ""
-    "The prefix of host variables that count over those of the image."
+    "The prefix of host variables that overrule the image's."
     own_variables: tuple[str, ...] = ()
     "How the names of variables begin that are for the engine itself, and so get no prefix."
     image: Callable[[str], str] = unchanged
@@ -125,3 +127,102 @@ class Engine(NamedTuple):
     "Whether ranks can create REQUEUE_FILE at the path that the batch script checks."
     refused_variables: tuple[str, ...] = ()
     "Variables of the request that the engine ignores."
+
+
+_NAMES = {",": "a comma", ";": "a semicolon", " ": "a blank", "\t": "a tab"}
+
+
+def bind_fault(engine: Engine, bind: str) -> tuple[str, str] | None:
+    """Why an engine cannot use a bind, and what to do; None if it can."""
+    parts = bind.split(":")
+    paths = parts[:2]
+    if not is_full_path(paths[0]):
+        return "is not a full path", "Write SOURCE[:TARGET] with a source that begins with /, ~/ or a $NAME."
+    if len(parts) > 1 and not is_full_path(paths[1]):
+        fact = f"has the target {paths[1]!r}, which is not a full path"
+        return fact, "Write SOURCE:TARGET with a full path; no engine can bind a path with a colon."
+    if len(parts) > 2 + engine.bind_options:
+        form = "SOURCE:TARGET:OPTIONS" if engine.bind_options else "SOURCE:TARGET"
+        return "has too many colons", f"The longest form is {form}; no engine can bind a path with a colon."
+    for mark in engine.not_in_binds:
+        if mark in "".join(paths):
+            return f"has {_NAMES[mark]}, which separates binds", "Bind a folder above it, or a link to it."
+    return None
+
+
+IMAGE_FILE = "image"
+"The variable of the script with the path of the fetched image."
+_FETCHED = f'"${IMAGE_FILE}"'
+_PART = f'"${IMAGE_FILE}.$SLURM_JOB_ID"'
+
+
+def is_remote(engine: Engine, image: str) -> bool:
+    """Whether the script must fetch an image, as the engine writes it."""
+    return engine.fetch is not None and engine.fetch.is_remote(image)
+
+
+def fetched(engine: Engine, image: str) -> str:
+    """The fetched image as a shell word: a file, or its name in the engine's store."""
+    return _FETCHED if engine.fetch and engine.fetch.suffix else word(image)
+
+
+def fetch_command(engine: Engine, image: str, file: str = "") -> str:
+    """The shell command that fetches an image, unless it is in the store; `file` is a shell word."""
+    assert engine.fetch  # noqa: S101 (is_remote)
+    name = image.removeprefix(DOCKER)
+    lookup = f"{engine.lookup} || " if engine.lookup else ""
+    command = lookup + engine.fetch.command
+    return command.format(image=word(image), name=word(name), uri=word(DOCKER + name), file=file)
+
+
+def lookup_command(engine: Engine, image: str) -> str:
+    """The shell command that finds an image in a store that all nodes share; empty if there is none."""
+    shared = not (engine.fetch and engine.fetch.on_each_node)
+    return engine.lookup.format(image=word(image)) if shared else ""
+
+
+def file_name(engine: Engine, image: str) -> str:
+    """The name of the file that holds a fetched image."""
+    assert engine.fetch  # noqa: S101 (is_remote)
+    return re.sub(r"[^\w.-]+", "+", image.removeprefix(DOCKER)) + engine.fetch.suffix
+
+
+def fetch_lines(engine: Engine, image: str, folder: str, nodes: int) -> tuple[str, ...]:
+    """The lines of the batch script that fetch an image.
+
+    Args:
+        folder: the folder of fetched images, as a value of the profile.
+    """
+    assert engine.fetch  # noqa: S101 (is_remote)
+    if engine.fetch.suffix:
+        return _to_file(engine, image, f"{folder.rstrip('/')}/{file_name(engine, image)}")
+    command = fetch_command(engine, image)
+    if nodes == 1 or not engine.fetch.on_each_node:
+        return ("# Fetch the image once, not by every rank.", command)
+    step = on_each_node(command, nodes)
+    return ("# Fetch the image once on each node, not by every rank.", *step)
+
+
+def _to_file(engine: Engine, image: str, path: str) -> tuple[str, ...]:
+    return (
+        "# Fetch the image once, not by every rank. Later jobs use the file too; remove it to fetch anew.",
+        f"{IMAGE_FILE}={word(path)}",
+        f'mkdir -p "${{{IMAGE_FILE}%/*}}"',
+        f"[ -e {_FETCHED} ] || (",
+        f"  trap 'rm -f {_PART}' EXIT",
+        "  flock 9 || true  # some file systems have no locks",
+        f"  [ -e {_FETCHED} ] || {{",
+        f"    rm -f {_PART}",
+        f"    {fetch_command(engine, image, _PART)} && mv {_PART} {_FETCHED}",
+        "  }",
+        f') 9>>"${IMAGE_FILE}.lock"',
+    )
+
+
+_ALWAYS_SET = {"HOME", "PWD", "USER"}
+
+
+def bind_variables(container: Container) -> tuple[str, ...]:
+    """The variables in the binds for several nodes. An unset one would bind the wrong folder."""
+    found = variables_in(" ".join(container.multi_node_binds))
+    return tuple(dict.fromkeys(name for name in found if name not in _ALWAYS_SET))

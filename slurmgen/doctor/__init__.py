@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from slurmgen.doctor import connection, remote_host, slurm_job
-from slurmgen.doctor.visit import Doubtful, NotChecked, Visit
+from slurmgen.doctor import checks
+from slurmgen.doctor.checks import Doubtful, NotChecked, Visit
 from slurmgen.errors import SlurmgenError
 
 State = Literal["ok", "warning", "failed", "not checked"]
@@ -36,24 +36,24 @@ class Check(Struct, frozen=True):
 
 
 CHECKS = (
-    Check("request", slurm_job.request),
-    Check("project", slurm_job.project, ("request",)),
-    Check("ssh_config", connection.ssh_config),
-    Check("host name", connection.host_name, ("ssh_config",)),
-    Check("port", connection.port, ("host name",)),
-    Check("host key", connection.host_key, ("port",)),
-    Check("login", connection.login, ("host key",)),
-    Check("shell and tar", remote_host.tools, ("login",)),
-    Check("clock", remote_host.clock, ("shell and tar",)),
-    Check("remote folder", remote_host.folder, ("shell and tar",)),
-    Check("Slurm", slurm_job.slurm, ("shell and tar",)),
-    Check("controller", slurm_job.controller, ("Slurm",)),
-    Check("partition", slurm_job.partition, ("controller", "request")),
-    Check("job", slurm_job.accepted, ("controller", "request")),
-    Check("container image", remote_host.image, ("shell and tar", "request")),
-    Check("container engine", remote_host.engine, ("shell and tar", "request")),
-    Check("modules", remote_host.modules, ("shell and tar", "request")),
-    Check("python", remote_host.python, ("shell and tar", "request")),
+    Check("request", checks.request),
+    Check("project", checks.project, ("request",)),
+    Check("ssh_config", checks.ssh_config),
+    Check("host name", checks.host_name, ("ssh_config",)),
+    Check("port", checks.port, ("host name",)),
+    Check("host key", checks.host_key, ("port",)),
+    Check("login", checks.login, ("host key",)),
+    Check("shell and tar", checks.tools, ("login",)),
+    Check("clock", checks.clock, ("shell and tar",)),
+    Check("remote folder", checks.folder, ("shell and tar",)),
+    Check("Slurm", checks.slurm, ("shell and tar",)),
+    Check("controller", checks.controller, ("Slurm",)),
+    Check("partition", checks.partition, ("controller", "request")),
+    Check("job", checks.accepted, ("controller", "request")),
+    Check("container image", checks.image, ("shell and tar", "request")),
+    Check("container engine", checks.engine, ("shell and tar", "request")),
+    Check("modules", checks.modules, ("shell and tar", "request")),
+    Check("python", checks.python, ("shell and tar", "request")),
 )
 
 

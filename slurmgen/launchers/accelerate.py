@@ -33,7 +33,6 @@ def command(layout: Layout, options: Options) -> Command:
 
 
 def _settings(options: Options) -> tuple[str, ...]:
-    """The options that a configuration file may set: with a file, only those of the request."""
     if options.config is None:
         return (f"--mixed_precision={options.mixed_precision or 'no'}", "--dynamo_backend=no")
     precision = (f"--mixed_precision={options.mixed_precision}",) if options.mixed_precision else ()

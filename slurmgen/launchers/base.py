@@ -49,7 +49,7 @@ class Command(NamedTuple):
     expands_in_task: bool = False
     "Some words differ from task to task, so the batch script must not expand them."
     srun: tuple[str, ...] = ()
-    "Options of srun that it needs; they replace those of the site."
+    "Options of srun that it needs; they replace the site's."
     script: str | None = None
     "A shell script that each task runs; it gets the words and the program as its arguments."
     arguments: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Launcher(NamedTuple):
     program: tuple[str, ...] | None = ()
     "Its option before a program that is not Python; empty: the program replaces the head; None: impossible."
     reserved: tuple[str, ...] = ()
-    "Its options that a request may not set, besides those of its command."
+    "Its options that a request may not set, besides options of its command."
     max_nodes: int | None = None
     any_tasks: bool = False
     "Whether it may start any number of tasks on a node, instead of one for each GPU."

@@ -38,7 +38,6 @@ RESTART_ENV = {
 }
 """Seen with PyTorch 2.15: with torchrun's own store, `--max-restarts` ends in a refused connection."""
 
-
 _RESERVED = tuple(
     "--standalone --nnodes --nproc-per-node --node-rank --master-addr --master-port "
     "--rdzv-backend --rdzv-endpoint --rdzv-id".split()

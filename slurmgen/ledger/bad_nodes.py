@@ -19,23 +19,14 @@ from slurmgen.text import visible
 
 DAYS = 7.0
 "Default of `bad_node_days` in personal.toml."
-
-
 MOST_EXCLUDED = 20
 "Nodes that one script excludes."
-
-
 LONGEST = 200
 "Characters of a finding."
-
-
 BY_HAND = ""
 "Instead of a job: the user reported the node."
-
-
 NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 "The name of one node; also safe in a shell, in a directive and in a list of nodes."
-
 
 _TABLE = """
 CREATE TABLE reports (
@@ -53,7 +44,7 @@ CREATE TABLE reports (
 
 
 class Place(Struct, frozen=True):
-    """Whose nodes: those of a site, or of its twin, which has nodes of the same names."""
+    """Whose nodes: a site's, or its twin's, which have the same names."""
 
     site: str
     twin: bool = False
@@ -95,20 +86,12 @@ class BadNode(Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = BadNode.__struct_fields__
-
-
 _NAMES = ", ".join(_FIELDS)
-
-
 _VALUES = f"({_NAMES}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
-
-
 _REPORTS = (
     f"SELECT {_NAMES} FROM reports WHERE NOT cleared AND until > ? "  # noqa: S608 (own names)
     "ORDER BY site, twin, since DESC, node"
 )
-
-
 _CLEAR = "UPDATE reports SET cleared = 1 WHERE site = ? AND twin = ? AND node = ? AND job = ?"
 
 
@@ -145,7 +128,7 @@ class BadNodes(StateFile):
         return tuple(newest.values())
 
     def reports(self, place: Place | None = None, now: datetime | None = None) -> tuple[BadNode, ...]:
-        """All reports because of which jobs exclude nodes now; the newest first."""
+        """All reports that make jobs exclude nodes now; the newest first."""
         with self._reading() as database:
             found = _select(database, as_text(now or datetime.now(UTC))) if database else []
         return tuple(node for node in found if place in (None, node.place))

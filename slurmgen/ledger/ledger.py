@@ -33,8 +33,6 @@ CREATE TABLE IF NOT EXISTS jobs (
     submitted TEXT NOT NULL
 )
 """
-
-
 MIGRATIONS = (
     (_TABLE,),
     (
@@ -89,34 +87,21 @@ MIGRATIONS = (
     ("ALTER TABLE jobs ADD COLUMN seen TEXT NOT NULL DEFAULT ''",),
 )
 
-
 READ_PATIENCE, PATIENCE, BRIEFLY = 20.0, 60.0, 5.0
 """Seconds to wait for other processes: to read, to write, and to write what a later command finds again.
 
 Writers do not queue, a slow disk takes a second for each, and a job that was submitted has to be recorded.
 """
-
-
 SAY_AFTER = 3.0
 "Seconds after which a command says what it waits for."
-
-
 _TRY = 0.2
 "Seconds of one wait in SQLite, which ^C does not end."
-
-
 _SPACE = "Free space there, or in your quota (`df -h {folder}`, `quota`), then repeat the command."
-
-
 _RIGHTS = (
     "Let yourself write to it (`chmod u+rw {path}`, `chmod u+rwx {folder}`; a file system may be mounted "
     "read-only), then repeat the command."
 )
-
-
 _KEEP = "Leave it where it is: {purpose}. "
-
-
 _ADVICE = {
     "FULL": _SPACE,
     "IOERR": f"{_KEEP}Check its disk, and your quota (`df -h {{folder}}`, `quota`), then repeat the command.",
@@ -127,8 +112,6 @@ _ADVICE = {
     "NOTADB": "Restore it from a backup. If there is none, move it away to start a new one; but {loss}.",
 }
 "What to do, by SQLite's name of the error; only the last one may lose something, and says so."
-
-
 _ERRNO = {
     errno.ENOSPC: "FULL",
     errno.EDQUOT: "FULL",
@@ -136,8 +119,6 @@ _ERRNO = {
     errno.EPERM: "READONLY",
     errno.EROFS: "READONLY",
 }
-
-
 _OTHER = f"{_KEEP}Correct the cause, or restore it from a backup."
 
 
@@ -380,7 +361,7 @@ class Record(Struct, frozen=True, kw_only=True):
     directory: str = ""
     "Working directory of that command."
     stderr: str = ""
-    "The value of --error, if stderr has a file of its own; `output` is then that of stdout alone."
+    "The value of --error, if stderr has a file of its own; `output` then has stdout alone."
     retries: bool = False
     "Whether it leaves bad nodes and runs again, so that it may report some even if it succeeds."
     requeue: bool = False
@@ -403,36 +384,16 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = Record.__struct_fields__
-
-
 # In brackets, because `key` and `commit` are keywords of SQL, and SQLite may read "..." as a string.
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
-
-
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
-
-
 INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
-
-
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
-
-
 _OF_COMMAND = "WHERE state = 'pending' AND fingerprint = ?"
-
-
 _CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
-
-
 _OF_RECORD = "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
-
-
 _SAVE_FINAL = f"UPDATE jobs SET final = ?, why = ?, requeued = ? {_OF_RECORD}"  # noqa: S608 (own names)
-
-
 _SAVE_SEEN = f"UPDATE jobs SET seen = ? {_OF_RECORD}"  # noqa: S608 (own names)
-
-
 _SETTLE = f"""{INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
@@ -466,7 +427,6 @@ class Ledger(StateFile):
         This is one transaction: of two terminals at the same time, the second gets the key of the first.
 
         Args:
-            record: the entry to add if there is none.
             again: add it even if there is one.
         """
         with self._writing() as database:
@@ -527,7 +487,7 @@ class Ledger(StateFile):
         return tuple({job.site: job for job in found}.values())
 
     def with_id(self, job_id: str) -> tuple[Record, ...]:
-        """Every job with that id, also those of a cluster that has used the id again since."""
+        """Every job with that id, including jobs of a cluster that has used the id again since."""
         return self._records("WHERE id = ?", job_id)
 
     def last(self, name: str | None = None, site: str | None = None) -> Record | None:

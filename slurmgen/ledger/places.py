@@ -76,7 +76,6 @@ def route_of(
     """The route to a site of a project, as `find_route`; a place that only the project names needs consent.
 
     Args:
-        site: where the job goes.
         personal: the user's own settings for it.
         project_dir: the project, which may have a profile of the site.
         ask: asks the user; None without a terminal.
@@ -108,7 +107,6 @@ def _is_own_place(site: str, host: str | None, project_dir: Path) -> bool:
 
 
 def _own_host(site: str, project_dir: Path) -> str | None:
-    """The login host of a site by the files outside the project."""
     if known := _known(site):
         return known.login.host
     return None if states_login(site, project_dir) else load_site(site, project_dir).login.host

@@ -49,14 +49,8 @@ def _set(transport: Transport, folder: str, word: str) -> str:
 
 
 _COLUMNS = "[key], command, chosen, over"
-
-
 _HAS_JOBS = "EXISTS (SELECT 1 FROM jobs WHERE part_of != '' AND part_of = races.[key])"
-
-
 _OF_COMMAND = f"WHERE over = 0 AND command = ? AND {_HAS_JOBS} ORDER BY [key] DESC"
-
-
 _OF_KEY = "WHERE [key] = ?"
 
 
@@ -84,8 +78,6 @@ class Races(Ledger):
         This is one transaction: of two terminals at the same time, the second joins the race of the first.
 
         Args:
-            race: the race to add if there is none.
-            records: its entries.
             again: add it even if there is one, whose jobs then run nothing unless one is chosen already.
         """
         with self._writing() as database:
@@ -116,7 +108,7 @@ class Races(Ledger):
         return self._race(_OF_KEY, race.key) or race
 
     def entries(self, race: Race) -> tuple[Record, ...]:
-        """The jobs of a race, also the pending ones."""
+        """All jobs of a race, including pending ones."""
         return self._records("WHERE part_of != '' AND part_of = ?", race.key)
 
     def choose(self, race: Race, key: str) -> Race:

@@ -37,7 +37,7 @@ class Recorded(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: Request = Request()
     "What the caller gave; on another site, it counts on top of slurmgen.toml again."
     replace_args: bool = False
-    "Whether the arguments of the options replaced those of slurmgen.toml."
+    "Whether the options replaced the arguments of slurmgen.toml."
     files: dict[str, str] = {}
     "The file that a field of the request comes from, if it is not an option."
     secrets: tuple[str, ...] = ()
@@ -128,7 +128,6 @@ def spec_again(kept: Recorded, changes: Request = UNCHANGED) -> JobSpec:
     """The same job on the same site, with changes; slurmgen.toml does not count, the profile does.
 
     Args:
-        kept: the recorded request.
         changes: fields that overrule it, as in `merge`: `env` and `sbatch` are merged key by key, and
             `script_args` replace those of the record.
 

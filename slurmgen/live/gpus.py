@@ -21,12 +21,8 @@ from slurmgen.text import counted, listed, visible
 
 MOST_LINES, LONGEST = 20_000, 20_000
 "Lines that are read, and characters of one; rocm-smi prints one line for all GPUs of a node."
-
-
 STAND_IN = "twin-nvidia-smi"
 "A twin's stand-in for nvidia-smi. It has a name of its own, so that jobs do not take it for a GPU's program."
-
-
 # Without a container of its own, nvidia-smi lists all GPUs of the node; SLURM_STEP_GPUS names the job's.
 PROBE = f"""
 node=${{SLURMD_NODENAME:-$(uname -n)}}
@@ -95,7 +91,7 @@ def parse(text: str) -> Gpus:
 
 
 def _of_job(found: list[Gpu], own: Mapping[str, list[int]]) -> Iterator[Gpu]:
-    """The GPUs that Slurm allocated, where a program listed all those of the node."""
+    """The GPUs that Slurm allocated, where a program listed all GPUs of the node."""
     for gpu in found:
         listed = {other.index for other in found if other.node == gpu.node}
         mine = set(own.get(gpu.node, ()))
@@ -281,7 +277,7 @@ class Sites:
             transport.close()
 
     def query(self, jobs: Sequence[Job]) -> list[Report]:
-        """The reports of jobs, in their order; those of a site that is not reached say so."""
+        """The reports of jobs, in their order; if a site is not reached, its reports say so."""
         reports: dict[Job, Report] = {}
         for route, group in group_by_route(jobs).items():
             reports |= {report.job: report for report in self._query(route, group)}
@@ -307,12 +303,8 @@ class Sites:
 
 IDLE = 5
 "Percent of utilisation below which a GPU is idle."
-
-
 LONG = 60
 "Seconds after which an idle GPU is worth a line: between two batches it may be idle for a moment."
-
-
 Since = Mapping[tuple[str, int], float]
 "Since when each idle GPU is idle, in seconds, by node and index."
 

@@ -17,21 +17,17 @@ from slurmgen.plan.step import container_words
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Duplex, Socket, Transport
 from slurmgen.render import render_setup
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.replies import JobState, is_of, whole_seconds
+from slurmgen.slurm.shell import EXPORT_ALL
 from slurmgen.status.slurm import BETWEEN_REPLIES, REPLIES_UNTIL_GONE, as_logged_in, call, call_again
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")
-
-
 _ROW = re.compile(
     r"(?P<number>[0-9]{1,18})\|(?P<state>[A-Z_]{1,32})\|(?P<elapsed>[\w:-]{1,32})\|(?P<limit>[\w:-]{1,32})"
     r"\|(?P<node_count>[0-9]{1,9})\|(?P<cpus>[0-9]{1,9})\|(?P<nodes>[\w.,\[\]-]{0,4096})"
     r"\|(?P<submitted>[^|]*)\|(?P<folder>[^|]*)\|(?P<comment>.*)\|(?P<name>[^|]*)",
     re.ASCII,
 )
-
-
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
 
 
@@ -124,9 +120,6 @@ def step(
     """The srun of a step that shares the resources of the job's own steps: one task, on one node.
 
     Args:
-        allocation: of a running job.
-        command: what the task runs.
-        options: further options of srun.
         node: the node; default: one that Slurm chooses.
     """
     place = [f"--nodelist={node}"] if node else []
@@ -176,8 +169,6 @@ def node_of(transport: Transport, allocation: Allocation, name: str | None) -> s
 
 
 LOOPBACK = "127.0.0.1"
-
-
 MOST = 64
 "Connections at a time."
 
@@ -272,22 +263,12 @@ def _listening(port: int) -> socket.socket:
 
 
 _ADDRESS = re.compile(r"^.*\bNodeAddr=([A-Za-z0-9][\w.:-]{0,252})\b", re.MULTILINE | re.ASCII)
-
-
 _BEGIN = "slurmgen: connected"
-
-
 _MOST_BEFORE = 100_000
 "Bytes that a TaskProlog may print."
-
-
 _SECONDS = 5
 "In which the login node must reach the port."
-
-
 _TRY = 'timeout "$1" bash -c \'exec 3<>"/dev/tcp/$0/$1"\' "$2" "$3"'
-
-
 # The task ends when the program closes the connection, or soon after slurmgen has.
 # By default srun holds back what does not end with a line feed; with --unbuffered it writes to a terminal,
 # which must change no byte.
@@ -309,10 +290,6 @@ def find_dial(
     """How to reach a port of a node of a job.
 
     Args:
-        transport: the connection to the login node.
-        allocation: of the job.
-        node: the node.
-        port: the port.
         report: is called if the login node does not reach it.
 
     Raises:
@@ -396,12 +373,9 @@ def shell_argv(
     """The command for the login node.
 
     Args:
-        allocation: of the job.
-        node: where it runs.
         command: what runs in it; the empty one is a shell.
         folder: the run folder of the job; default: the folder that Slurm chooses.
         plan: the plan of the job; None for the environment of the login node.
-        terminal: whether there is a terminal.
     """
     # A single task would be bound to one core.
     options = ["--cpu-bind=none", *(["--pty"] if terminal else [])]

@@ -23,7 +23,7 @@ from slurmgen.plan.staging import STAGED_DATA, is_staged
 from slurmgen.plan.sweep import RUN_DIR, SLURMS_ARRAY_SIZE
 from slurmgen.plan.variables import OWN
 from slurmgen.request.model import PROGRAMS
-from slurmgen.slurm.node_step import EXPORT_ALL
+from slurmgen.slurm.shell import EXPORT_ALL
 from slurmgen.slurm.units import is_of_task
 
 _SHOWN = 3
@@ -74,11 +74,7 @@ _DIRECTIVES = {
     "mem-per-cpu": "mem",
 }
 "The key of the value of a directive, where it differs from the directive's name."
-
-
 _EXPORT = f"; {EXPORT_ALL}: tasks get the environment of this script"
-
-
 _SHAPES: dict[Tasks, tuple[str, str, str]] = {
     "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),
     "rank-per-gpu": ("one task per node", "the launcher starts one rank per GPU", "one per GPU"),
@@ -151,7 +147,6 @@ def _charge(plan: Plan) -> Reason:
 
 
 def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
-    """The reasons for the fields of the request, set or not."""
     if_unset = {
         "framework": default(
             "the default" if plan.ranks.layout.gpus else "the default of a job without GPUs"
@@ -184,7 +179,6 @@ def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
 
 
 def _program(plan: Plan, origin: Origin) -> dict[str, Reason]:
-    """The reasons for what the job runs."""
     named = next((key for key in PROGRAMS if getattr(plan.request, key)), None)
     around = ("preflight", "before_login", "before", "then", "after")
     found = {key: origin(key) for key in around if getattr(plan.request, key)}
@@ -244,7 +238,6 @@ def _partition(plan: Plan) -> Reason:
 
 
 def _chosen(plan: Plan, what: str) -> Reason:
-    """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
     if what == "partition" and not plan.ranks.layout.gpus:
         return Reason(PROFILE, f"the partition of {plan.site} for jobs without GPUs")
@@ -311,7 +304,6 @@ def as_dict(plan: Plan) -> dict[str, object]:
 
 
 def _cited(plan: Plan) -> dict[str, str]:
-    """The sources that the reasons cite, by name."""
     names = {
         name
         for reason in explain(plan).values()

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from slurmgen.containers import Call
+from slurmgen.containers.base import Call
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.request.model import NONE, Parameters, Request
@@ -119,7 +119,6 @@ class Staging(Struct, frozen=True):
 
 
 T = TypeVar("T")
-
 
 REQUEST, PROFILE, DEFAULT, DERIVED = "request", "profile", "default", "derived"
 
@@ -247,7 +246,7 @@ class Shared(Struct, frozen=True):
     setup: Setup
     "Its software, with a container if any."
     further: dict[str, str]
-    "The sbatch options beyond those of every plan."
+    "The sbatch options that not every plan has."
     exported: tuple[str, ...]
     "The names of the variables that the script exports."
 
@@ -511,11 +510,7 @@ class Image(NamedTuple):
 
 
 DEFAULT_FRAMEWORK = "ddp"
-
-
 FRAMEWORK_WITHOUT_GPUS = "python"
-
-
 DEFAULT_GPUS = 1
 
 

@@ -38,8 +38,6 @@ from slurmgen.slurm import sbatch_options, units
 from slurmgen.text import counted, toml_key
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
-
-
 _PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]*")
 
 
@@ -71,7 +69,6 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
 
 
 def _check_accepted(request: Request, site: Site, place: Place, gpus: int) -> None:
-    """Refuse the QoS of a job that names no partition, if no suitable partition accepts it."""
     of_qos = site.qos[place.qos].partitions if place.qos in site.qos else ()
     is_accepted = place.partitions and accepts(site, place.qos or "", place.partitions)
     if request.partition or not of_qos or is_accepted:
@@ -90,7 +87,6 @@ def _check_accepted(request: Request, site: Site, place: Place, gpus: int) -> No
 
 
 def _other_partition(names: Sequence[str]) -> Hint:
-    """The hint to use a partition that the QoS accepts, or another QoS."""
     if not names:
         return leave_it_out("qos", text=f"Name another {option('qos')}.")
     named = option("partition", " or ".join(names))
@@ -98,7 +94,6 @@ def _other_partition(names: Sequence[str]) -> Hint:
 
 
 def _check_without_gpus(request: Request) -> None:
-    """Refuse options of GPUs for a job without GPUs."""
     if request.gpu_type:
         raise contradiction(option("gpus", 0), option("gpu_type"))
     if request.cpus_per_gpu:
@@ -134,7 +129,6 @@ def _one_of(field: str, names: Collection[str]) -> Hint:
 
 
 def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> None:
-    """Refuse a GPU type that the partitions do not have, and partitions of different types."""
     of_each = {name: site.partitions[name].gpu_type for name in partitions if name in site.partitions}
     different = {kind for kind in of_each.values() if kind}
     if len(different) > 1:
@@ -168,7 +162,6 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
 
 
 def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
-    """Refuse a QoS that the partitions do not accept."""
     known = [name for name in partitions if name in site.partitions or not site.partitions]
     if request.partition and request.qos and not accepts(site, request.qos, known):
         raise RequestError(
@@ -276,7 +269,6 @@ def _nodes(place: Place, request: Request, gpus: int) -> int:
 
 
 def _holds(node: Node, request: Request) -> bool:
-    """Whether a node has the CPUs and the memory that a request names, as far as it is known."""
     has_cpus = not (node.cpus and request.cpus) or request.cpus <= node.cpus
     return has_cpus and not (node.memory and _megabytes(request.mem) > units.megabytes(node.memory))
 
@@ -298,7 +290,6 @@ def _seconds(request: Request) -> int:
 
 
 def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, str, int]]:
-    """Each number that a job must not have: option, number, what the limit is, and the limit."""
     for key, count, least, most in (
         ("gpus", gpus, limits.min_gpus, limits.max_gpus),
         ("nodes", nodes, limits.min_nodes, limits.max_nodes),
@@ -342,7 +333,6 @@ def _allowed(request: Request, place: Place, key: str, value: int) -> tuple[str,
 
 
 def _within(field: str, value: int, bound: str, partitions: Sequence[str]) -> Hint:
-    """The hint to stay within a limit, or to use a partition with another one."""
     if not partitions:
         return ask_for(field, value, bound=bound)
     other = f", or use {option('partition', ' or '.join(partitions))}."
@@ -400,7 +390,6 @@ def check_one_node(request: Request, site: Site, place: Place, launcher: Launche
 
 
 def _holds_gpus(site: Site, partition: str, gpus: int) -> bool:
-    """Whether a node of a partition has so many GPUs."""
     return (place_of(site, partition).node.gpus or 0) >= gpus
 
 
@@ -418,7 +407,6 @@ def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
 
 
 def _removal(name: str, request: Request) -> str:
-    """How the user removes an sbatch option of the script."""
     if name in sbatch_options.given(request.sbatch):
         return f"Leave {option('sbatch', name)} out."
     if requeue.bad_node_reason(request, name):
@@ -459,7 +447,6 @@ _FIELDS = {
 
 
 def _field(table: When) -> str:
-    """The field that a refused combination is about; empty if its table has no condition."""
     return next((field for name, field in _FIELDS.items() if getattr(table, name) is not None), "")
 
 

@@ -11,15 +11,12 @@ from slurmgen.slurm import sbatch_options, units
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 LEAD = 120  # seconds; Slurm may send the signal a minute early or late
-
-
 REASONS = {
     "requeue": "Slurm requeues only a job that allows it",
     "open-mode": "each run of the job appends to the log of the previous run",
     "signal": "that long before the time limit, the ranks save their state and exit with status 75",
 }
 "The reason for each sbatch option of such a job."
-
 
 _FOR_RANKS = r"(R:)?(SIG)?USR2@\d+"
 
@@ -97,7 +94,6 @@ def _signal(notice: Notice) -> dict[str, str]:
 
 
 def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -> SbatchOptions:
-    """The constraint of the GPU type, joined with that of the request or the site."""
     other = {**of_site, **request.sbatch}.get("constraint", "")
     if not of_type or not isinstance(other, str):
         return {}
@@ -112,15 +108,11 @@ def _lead(limit: int) -> int:
 
 TRIES = 3
 "How often a job starts in all that leaves bad nodes."
-
-
 RETRY_REASONS = {
     "requeue": "the job leaves a bad node by a requeue, which Slurm must allow",
     "open-mode": "each run of the job appends to the log of the previous run",
 }
 "The reason for each sbatch option of a job that leaves bad nodes."
-
-
 # One name, or several in brackets as Slurm writes them, such as gpu[1-3,7].
 _NODES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?:\[[0-9,-]{1,200}\][A-Za-z0-9._-]{0,99}){0,4}")
 
@@ -207,17 +199,13 @@ GATE_SECONDS = 600
 """Seconds that the script waits for its gate. Only a client that was stopped needs so long to open one: it
 looks for a start at least every half minute. What the job waits counts as used time."""
 
-
 GATE_SHUT = 76
 "Exit status of a script whose gate was not opened."
-
 
 GATE_FILE = "gate"
 "The name of the gate, a link to one of these two words, in the folder of the records of a submission."
 
-
 GATE_OPEN, GATE_CLOSED = "open", "closed"
-
 
 EVENTS = frozenset(
     """
@@ -226,12 +214,8 @@ EVENTS = frozenset(
     """.split()
 )
 "Of --mail-type, in lower case. https://slurm.schedmd.com/sbatch.html#OPT_mail-type"
-
-
 FIELDS = {"mail-type": "mail", "mail-user": "mail_user"}
 "The field of the request that sets an option."
-
-
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 

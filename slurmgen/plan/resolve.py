@@ -119,7 +119,6 @@ def _layout(inputs: Inputs, place: Place, launcher: Launcher) -> tuple[Layout, R
 
 
 def _without_gpus(inputs: Inputs, launcher: Launcher) -> tuple[Layout, Reason]:
-    """The layout of a job without GPUs: one task on each node."""
     request, _, origin = inputs
     if request.ntasks_per_node:
         raise RequestError(
@@ -146,8 +145,6 @@ def _check_account(request: Request, site: Site, settings: Settings) -> None:
 
 LONGEST_NAME = 200
 "Characters of a job name: its log is NAME-ID.out, and a file name has at most 255 bytes."
-
-
 _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=:@-]*")
 
 
@@ -211,7 +208,6 @@ def _threads(ranks: Ranks, sweep: Sweeping | None) -> int:
 
 
 def _exported(request: Request, exports: tuple[Variable, ...], steps: Steps) -> tuple[str, ...]:
-    """The names of the variables that the script exports, those of the launchers of all steps included."""
     of_launchers = (name for ranks in steps.ranks for name in ranks.launcher.exports)
     return (*(variable.name for variable in exports), *of_launchers, *(request.secrets or ()))
 
@@ -266,7 +262,7 @@ def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
 
 
 class BatchOptions(Struct, frozen=True, kw_only=True):
-    """The memory and the time limit of a job, and its options beyond those of every plan."""
+    """The memory and the time limit of a job, and the options that not every plan has."""
 
     memory: Reasoned
     time_limit: Reasoned

@@ -57,8 +57,6 @@ def _rate(of_site: Charge, place: Place) -> float:
 
 
 DEFAULT_CPUS_PER_GPU = 4
-
-
 DEFAULT_CPUS = 4
 
 
@@ -87,7 +85,6 @@ def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cp
 
 
 def _per_gpu(inputs: Inputs, node: Node) -> tuple[int, Reason]:
-    """CPUs of a GPU."""
     request, site, origin = inputs
     if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
         raise RequestError(
@@ -105,7 +102,7 @@ def _per_gpu(inputs: Inputs, node: Node) -> tuple[int, Reason]:
 
 
 def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Node) -> Cpus:
-    """CPUs of a job with GPUs that names those of each task, or other tasks than those of the launcher."""
+    """CPUs of a job with GPUs that sets the CPUs of each task, or its own number of tasks."""
     request, site, _ = inputs
     if request.cpus and request.cpus_per_gpu:
         raise contradiction(option("cpus"), option("cpus_per_gpu"))
@@ -126,7 +123,7 @@ def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Nod
 
 
 def _each(inputs: Inputs, layout: Layout, node: Node, tasks: int) -> tuple[int, Reason]:
-    """CPUs of each of the tasks that a node reserves: as requested, or their share of those of its GPUs."""
+    """CPUs of each task that a node reserves: as requested, or its share of the CPUs of its GPUs."""
     request, site, origin = inputs
     multiple = site.cpu.multiple_of
     if request.cpus and request.cpus % multiple:
@@ -144,7 +141,6 @@ def _each(inputs: Inputs, layout: Layout, node: Node, tasks: int) -> tuple[int, 
 
 
 def _check_exact(request: Request, site: Site, per_node: int, gpus: int) -> None:
-    """Refuse another number of CPUs of a node than the site allows for so many GPUs."""
     if site.cpu.exact and per_node != (site.cpu.per_gpu or 0) * gpus:
         named = [field for field in ("cpus", "ntasks_per_node") if getattr(request, field)]
         raise RequestError(
@@ -155,7 +151,6 @@ def _check_exact(request: Request, site: Site, per_node: int, gpus: int) -> None
 
 
 def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
-    """Refuse a number of CPUs of a task with so many GPUs that the site does not allocate."""
     multiple, per_task = site.cpu.multiple_of, per_gpu * gpus
     if per_task % multiple:
         step = multiple // gcd(multiple, gpus)
@@ -168,7 +163,6 @@ def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
 
 
 def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
-    """Refuse more CPUs than a node has, of which the job uses so many GPUs."""
     if node.cpus and per_gpu * gpus > node.cpus:
         raise RequestError(
             f"the job needs {per_gpu * gpus} CPUs per node, but a node of {site.name} has {node.cpus}",
@@ -275,8 +269,6 @@ def mem_directive(site: Site, mem: str | None, layout: Layout, cpus: int) -> tup
 
 WITHOUT_GPUS = tuple(name for name, one in LAUNCHERS.items() if one.shape == "process-per-node")
 "The launchers of jobs without GPUs."
-
-
 MOST_GPUS_PER_NODE = 128
 "More than any node has, even with each GPU divided by MIG."
 
@@ -315,11 +307,7 @@ def lay_out(
     """Spread a job's GPUs over nodes, with the reason for the result.
 
     Args:
-        gpus: GPUs of the whole job.
-        nodes: the requested nodes, if any.
-        per_node: GPUs of a node, if known.
         place: the name of that node in an error.
-        nodes_why: the reason for `nodes`.
 
     Raises:
         RequestError: the GPUs cannot be spread evenly, or a node has fewer.
@@ -382,7 +370,6 @@ def _nearest(gpus: int, per_node: int) -> Hint:
 
 
 def _divisible(gpus: int, nodes: int, per_node: int | None) -> Hint:
-    """The nearest numbers of GPUs for these nodes, and of nodes for these GPUs."""
     room = nodes * (per_node or MOST_GPUS_PER_NODE)
     below = gpus // nodes * nodes
     counts = [str(count) for count in (below, below + nodes) if 0 < count <= room] or [str(room)]
@@ -396,11 +383,7 @@ def _divisible(gpus: int, nodes: int, per_node: int | None) -> Hint:
 
 
 DEFAULT_MEM_PER_GPU = "16G"
-
-
 DEFAULT_MEM_PER_CPU = "4G"
-
-
 MOST_MEMORY = "64T"
 "More per node is taken for a typing error."
 
@@ -436,7 +419,6 @@ def memory(inputs: Inputs, layout: Layout, node: Node, cpus: int) -> Reasoned:
 
 
 def _memory_of_gpus(site: Site, node: Node, gpus: int) -> tuple[int, Reason]:
-    """The megabytes of so many GPUs of a node."""
     per_gpu, source = first(
         (node.memory_per_gpu, from_profile(site, "node.memory_per_gpu")),
         (site.memory.per_gpu, from_profile(site, "memory.per_gpu")),
@@ -447,7 +429,6 @@ def _memory_of_gpus(site: Site, node: Node, gpus: int) -> tuple[int, Reason]:
 
 
 def _memory_of_cpus(node: Node, cpus: int) -> tuple[int, Reason]:
-    """The megabytes of so many CPUs of a node."""
     per_cpu, source = DEFAULT_MEM_PER_CPU, NO_FACT
     if node.cpus and node.memory:
         per_cpu = units.canonical_size(units.megabytes(node.memory) // node.cpus)
@@ -473,8 +454,6 @@ def _size(text: str) -> int:
 
 
 DEFAULT_TIME = "01:00:00"
-
-
 MOST_DAYS = 366
 "A longer time limit is taken for a typing error."
 

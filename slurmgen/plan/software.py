@@ -6,8 +6,8 @@ from typing import cast
 
 from msgspec import structs
 
-from slurmgen.containers import (
-    ENGINES,
+from slurmgen.containers import ENGINES
+from slurmgen.containers.base import (
     Call,
     bind_fault,
     bind_variables,
@@ -42,7 +42,6 @@ def login_script(plan: Plan) -> str:
 
 
 def _software(setup: Setup, architecture: str | None) -> Iterator[str]:
-    """The modules and the Python environment, unless the login node cannot run them."""
     lines = (*setup.modules, *setup.python_setup)
     if not lines or not architecture:
         yield from lines
@@ -99,7 +98,6 @@ def call_of(request: Request, site: Site, chosen: Image, vendor: Vendor | None) 
 
 
 def _environment_binds(request: Request, container: Container) -> tuple[str, ...]:
-    """The bind of a Python environment in a SquashFS file."""
     if not (bind := in_container(request.python_env or NONE).bind):
         return ()
     if not ENGINES[container.engine].binds_squashfs:
@@ -113,7 +111,6 @@ def _environment_binds(request: Request, container: Container) -> tuple[str, ...
 
 
 def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> None:
-    """Refuse binds that the engine cannot read; `what` says where they come from."""
     engine = ENGINES[container.engine]
     if binds and not engine.takes_binds:
         raise RequestError(
@@ -191,7 +188,6 @@ def find_container(inputs: Inputs) -> tuple[Container | None, str, Reason]:
 
 
 def _engine(request: Request, site: Site) -> Container:
-    """The settings of the engine that the request chooses, else of the site's own."""
     container, name = site.container or Container(), request.container_engine
     if name is None or name == container.engine:
         return container
@@ -220,12 +216,6 @@ WITHOUT_CONTAINER = (Offer("container", NONE),)
 
 def find_setup(inputs: Inputs, modules: Modules, nodes: int, vendor: Vendor | None) -> Setup:
     """Container or Python environment, and modules.
-
-    Args:
-        inputs: the request and its site.
-        modules: those of the site, for this job.
-        nodes: nodes of the job.
-        vendor: of the GPUs; None without any.
 
     Raises:
         RequestError: container and Python environment exclude each other, or one of them is not valid.
@@ -299,7 +289,6 @@ def _in_container(
 
 
 def _modules_of(request: Request, modules: Modules, chosen: Image) -> tuple[tuple[str, ...], Reason]:
-    """The commands for the modules of a job in a container, and the reason for them."""
     container = chosen.container
     of_several = container.multi_node_modules if chosen.several_nodes else ()
     names = (*container.modules, *of_several, *(request.modules or ()))
@@ -315,7 +304,6 @@ def runs_bundled(request: Request) -> bool:
 
 
 def _python_env(inputs: Inputs) -> tuple[str, Reason]:
-    """The Python environment of a job without a container, and its reason."""
     request, site, origin = inputs
     kind = request.python_env or site.python_env or NONE
     if kind == NONE:

@@ -7,23 +7,14 @@ from slurmgen.errors import RequestError, option
 from slurmgen.plan.model import Staging
 from slurmgen.request.model import Request
 from slurmgen.sites.model import EngineName, Site
-from slurmgen.slurm.node_step import node_step
-from slurmgen.slurm.shell import Variable, is_full_path, word
+from slurmgen.slurm.shell import Variable, is_full_path, node_step, word
 
 STAGED_DATA = "STAGED_DATA"
 "The variable with the folder of the data."
-
-
 _FOLDER = f'"${STAGED_DATA}"'
-
-
 _COPY = "copy"
-
-
 _NO_FILES = ("", "~", ".", "..")
 "Last parts of paths that name a folder."
-
-
 _TAR_OPTIONS = {
     ".tar": "-x",
     ".tar.gz": "-xz",
@@ -68,8 +59,6 @@ def find_staging(request: Request, nodes: int, cpus: int) -> Staging | None:
     """The steps of a request; None if it names no data.
 
     Args:
-        request: the request.
-        nodes: nodes of the job.
         cpus: CPUs of each node, which one task uses: a checksum is computed beside the copying.
 
     Raises:

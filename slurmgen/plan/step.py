@@ -29,9 +29,8 @@ from slurmgen.plan.variables import check_names, check_per_task, launcher_labels
 from slurmgen.request.model import NONE, PROGRAMS, Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import Place, Shape, settings_of
-from slurmgen.slurm.node_step import EXPORT_ALL
 from slurmgen.slurm.sbatch_options import leaves_out
-from slurmgen.slurm.shell import Variable, quote, word
+from slurmgen.slurm.shell import EXPORT_ALL, Variable, quote, word
 
 
 def find_step(
@@ -40,9 +39,6 @@ def find_step(
     """How srun starts the ranks.
 
     Args:
-        request: the request.
-        ranks: the ranks of the step.
-        job: what all steps share.
         notice: how the ranks learn that the time limit is near.
         size: srun's options for nodes and tasks, where they differ from those of the header.
 
@@ -85,7 +81,6 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
 
 
 def _library_path(ranks: Ranks, setup: Setup) -> tuple[str, ...]:
-    """The folders that the container needs for NCCL between nodes."""
     several = ranks.layout.nodes > 1 and ranks.layout.gpus
     return setup.container.multi_node_library_path if setup.container and several else ()
 
@@ -255,9 +250,6 @@ def next_ranks(request: Request, site: Site, place: Place, first: Ranks) -> Rank
     """The ranks of a further step: on all nodes, or on the first if the launcher starts one process.
 
     Args:
-        request: the request of the step.
-        site: the cluster.
-        place: where the job runs.
         first: the ranks of the first step, whose nodes, GPUs and CPUs are those of the job.
 
     Raises:
@@ -272,10 +264,7 @@ def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> Next
     """How srun starts a further step.
 
     Args:
-        request: the request of the step.
-        ranks: its ranks.
         first: the ranks of the first step, whose tasks the header counts.
-        job: what all steps share.
 
     Raises:
         RequestError: the launcher cannot start the program.
@@ -304,8 +293,6 @@ def _check_settings(ranks: Ranks, first: Ranks) -> None:
 
 ADDRESS = "SLURMGEN_PREFLIGHT"
 "The variable by which the nodes find the program's part in the batch script."
-
-
 _PROGRAM = ("python3", "-B", PREFLIGHT)  # -B: the job's folder stays free of bytecode
 
 
@@ -315,10 +302,7 @@ def find_preflight(
     """The shell words of the check by part; none if the request does not ask for it.
 
     Args:
-        request: the request.
         site: the site, which may demand a bandwidth.
-        ranks: the ranks of the first step.
-        job: what all steps share.
         meets: whether the script sets MASTER_ADDR and MASTER_PORT.
     """
     if not request.preflight:
@@ -338,8 +322,6 @@ def find_preflight(
 
 
 SHELL_SUFFIX = ".sh"
-
-
 MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 
@@ -408,7 +390,7 @@ def _of_script(script: str, arguments: tuple[str, ...]) -> Program:
 def find_ranks(
     inputs: Inputs, place: Place, launcher: Launcher, layout: Layout, first: Ranks | None = None
 ) -> Ranks:
-    """The ranks of a step on the nodes of a layout; `first` are those of the first step, for a further one.
+    """The ranks of a step on the nodes of a layout; for a further step, `first` has the ranks of the first.
 
     Raises:
         RequestError: the launcher cannot start the program there.

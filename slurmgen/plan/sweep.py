@@ -15,31 +15,20 @@ from slurmgen.slurm.shell import Variable, literal
 if TYPE_CHECKING:
     from slurmgen.plan.model import Plan
 
-
 SLURMS_ARRAY_SIZE = 1001
 "Slurm's default of MaxArraySize."
-
-
 RUN_DIR = "RUN_DIR"
 "The variable with the folder of a run."
-
-
 ARGUMENTS = "arguments"
 "The variable of the script with the arguments of a run."
-
-
 RUN_DIR_VARIABLE = Variable(
     RUN_DIR,
     f"{TASK_FOLDER}/ID_TASK",
     f'"$PWD/{TASK_FOLDER}/${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"',
     "The folder of this task of the sweep.",
 )
-
-
 PROGRESS_DIR = "PROGRESS_DIR"
 "The variable with the folder whose files are the progress of a job that is requeued or in segments."
-
-
 _PROGRESS = Variable(PROGRESS_DIR, "$RUN_DIR", '"$RUN_DIR"', "Files of other tasks are not its progress.")
 
 
@@ -91,7 +80,6 @@ def sweep_variables(request: Request) -> dict[str, Variable]:
 
 
 def _check(request: Request, sweep: Sweep, layout: Layout) -> None:
-    """Refuse what does not go together with a sweep."""
     if request.sbatch.get("array"):
         then = f"Leave one out; {option('sweep_limit')} limits the tasks."
         raise contradiction(option("sweep"), option("sbatch", "array"), then=then)
@@ -125,7 +113,6 @@ _ALONE = {
 
 
 def _chosen(sweep: Sweep, count: int) -> Sequence[int]:
-    """The numbers of the tasks that run."""
     if sweep.tasks is None:
         return range(count)
     wrong = [number for number in sweep.tasks if not 0 <= number < count]
@@ -157,5 +144,4 @@ def _arrays(tasks: Sequence[int], size: int, limit: int | None) -> tuple[Array, 
 
 
 def _share(limit: int | None, position: int, count: int) -> int | None:
-    """One array's part of the limit of all."""
     return limit // count + (position < limit % count) if limit else None

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from slurmgen.containers import ENGINES, IMAGE_FILE, Engine
+from slurmgen.containers import ENGINES
+from slurmgen.containers.base import IMAGE_FILE, Engine
 from slurmgen.errors import Hint, RequestError, fields_in, leave_it_out, offered, option
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.launchers.ddp import RESTART_ENV
@@ -20,8 +21,6 @@ from slurmgen.slurm.shell import PER_TASK, Variable, literal, variables_in, word
 
 # Without it, the label is the rank within its node. https://docs.pytorch.org/docs/stable/elastic/run.html
 _TEMPLATE = "[rank${rank}]:"
-
-
 NAME = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
@@ -56,24 +55,14 @@ def label_variables(request: Request, launcher: Launcher, prefix: str) -> dict[s
 
 
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-
-
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
-
 
 OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, NAME)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
-
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
-
-
 _TEMPORARY = ("nodes", "addresses")
-
-
 _RETRY = ("preflight", "report", "nodes", "bad", "known", "job")
-
-
 _REQUEUE = (
     "REQUEUE_FILE",
     "STOP_FILE",
@@ -89,10 +78,7 @@ _REQUEUE = (
     "run",
 )
 
-
 _READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
-
-
 _SEGMENTS = (
     *("segments", "this", "task", "restarts", "ended", "previous", "before", "try", "how", "reply", "job"),
     *("shown", "shows", "newest", "old", "sign", "silent", "on", "id", "left", "code"),
@@ -134,7 +120,6 @@ def _prefix(name: str, engine: Engine) -> str:
 
 
 def _in_order(found: dict[str, Variable]) -> list[Variable]:
-    """The variables, each after those that its value uses."""
     ordered: dict[str, Variable] = {}
     begun: set[str] = set()  # some may use each other
     waiting = [*reversed(found)]
@@ -159,7 +144,6 @@ def _also_for_the_script(request: Request, found: list[Variable]) -> Iterator[Va
 
 
 def _used_by_the_script(request: Request) -> set[str]:
-    """The variables that the batch script expands outside of other variables."""
     texts = [text for what, text in expanded_in_steps(request) if "env" not in fields_in(what)]
     lines = (*(request.before or ()), *(request.after or ()))
     names = {name for text in texts for name in variables_in(text)} | set(_IN_SHELL.findall("\n".join(lines)))
@@ -186,7 +170,6 @@ def check_names(request: Request, ranks: Ranks, setup: Setup) -> None:
 
 
 def _check_staged(request: Request) -> None:
-    """Refuse a path in the staged data of a request that stages none."""
     is_set = is_staged(request) or STAGED_DATA in request.env
     if is_set or any(STAGED_DATA in line for line in request.before or ()):
         return
@@ -235,7 +218,6 @@ def _set_by_the_script(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _threads(count: int) -> Variable:
-    """Threads of a rank; a value of the environment counts, since a twin has fewer cores."""
     default = f'"${{OMP_NUM_THREADS:-{count}}}"'
     return Variable("OMP_NUM_THREADS", str(count), default, "Threads per rank, unless already set.")
 

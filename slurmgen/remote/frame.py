@@ -126,7 +126,7 @@ class Output:
         return False
 
     def _until_end(self) -> bytes:
-        """What is held, without the mark at its end, of which only a part may have arrived."""
+        """What is held, without the mark at its end, even if only a part of the mark has arrived."""
         place = self._held.find(self._end)
         digits = bytes(self._held[place + len(self._end) :][:3]) if place >= 0 else b""
         if len(digits) == 3:

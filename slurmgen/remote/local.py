@@ -20,11 +20,7 @@ from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed
 from slurmgen.remote.transport import Closing, Completed, Duplex, Socket, program, unreachable
 
 _PIPE = 1 << 20
-
-
 _DIAL_TIMEOUT = 10.0
-
-
 END_TIMEOUT = 1.0
 "Seconds until a shell ends whose command has ended; its login files may have started what does not."
 
@@ -125,7 +121,6 @@ def streamed(
 def _started(
     argv: Sequence[str], environment: Mapping[str, str] | None, stdin: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process in its own process group, which ends with the block."""
     with subprocess.Popen(
         argv,
         stdin=stdin,
@@ -221,7 +216,7 @@ def is_terminal() -> bool:
 
 
 def size() -> os.terminal_size:
-    """Columns and lines of the terminal, or those of an old one."""
+    """Columns and lines of the terminal; the usual 80 and 24 if they are not known."""
     with contextlib.suppress(OSError, ValueError):
         return os.get_terminal_size(sys.stdin.fileno())
     return os.terminal_size((80, 24))

@@ -35,17 +35,10 @@ if TYPE_CHECKING:
     from slurmgen.remote.ssh.config import Destination
     from slurmgen.sites.model import Site
 
-
 Via = Literal["ssh", "local", "twin"]
-
-
 SshClient = Literal["paramiko", "openssh"]
-
-
 PAUSES = (0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0)
 "Seconds, on average, before a login that the host drops is begun again."
-
-
 _NAME_A_HOST = (
     "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
 )
@@ -113,7 +106,6 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
     """Connect to a site.
 
     Args:
-        route: how the site is reached.
         prompt: reads a password from the terminal; None without a terminal.
 
     Raises:
@@ -205,7 +197,6 @@ def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
 
 
 def _require_slurm(route: Route) -> None:
-    """Refuse to use this machine as a login node if it has no Slurm."""
     if shutil.which("sbatch") is None:
         raise ConfigError(
             f"site {route.site} is used from this machine (--via local, the default without a login host), "
@@ -396,7 +387,6 @@ def jump_host(login: Login, host: str) -> str | None:
 
 
 def _jump_hosts(value: str) -> set[str]:
-    """The names of the hosts in a value of ProxyJump: `[USER@]HOST[:PORT],...`."""
     return {spec.rpartition("@")[2].partition(":")[0].strip().lower() for spec in value.split(",")}
 
 
@@ -449,7 +439,6 @@ def _needs_certificate(login: Login) -> bool:
 
 
 def _expiries(to: "Destination") -> dict[Path, float]:
-    """The certificates of the user for a host and its jump hosts, with the time when each expires."""
     from slurmgen.remote.ssh import authenticate
 
     files = [path for host in to.chain for path in host.certificate_files]
@@ -465,7 +454,6 @@ def _all_expired(to: "Destination") -> bool:
 
 
 def _certificates(to: "Destination") -> str:
-    """The state of the user's certificates."""
     expiries = _expiries(to)
     if not expiries:
         return "no certificate was found beside the keys, nor by CertificateFile in ssh_config"
@@ -491,7 +479,6 @@ _NEEDED = {"password": "your password", "otp": "a one-time code"}
 
 
 def _without_keys(site: str, login: Login, to: "Destination", *, interactive: bool) -> str:
-    """The advice for a site that accepts no keys."""
     needed = " and ".join(_NEEDED[method] for method in login.methods if method in _NEEDED)
     again = "Check the user (--host USER@HOST) and try again." if interactive else "Run this in a terminal."
     return (

@@ -13,8 +13,6 @@ from msgspec import Struct
 from slurmgen.errors import CommandFailed
 
 PART = 65536
-
-
 _END_TIMEOUT = 5.0
 
 
@@ -130,15 +128,10 @@ def program(argv: list[str], environment: dict[str, str] | None = None) -> Progr
 
 COMMAND_TIMEOUT = 60.0
 "Seconds that an ordinary command may take."
-
-
 NO_LIMIT = 2_000_000.0
 "Seconds, about the most that select takes."
-
-
 MAX_REPLY = 16_000_000
 "Bytes of standard output that are read, and as many of standard error: squeue's rows of 200,000 jobs."
-
 
 MAX_WORDS = 60_000
 """Bytes of a list of ids or paths in one command. A login shell gets its command line as one word, for which

@@ -12,14 +12,8 @@ from slurmgen.remote.transport import Transport, chunks
 from slurmgen.slurm.commands import CLEAN
 
 Program = Literal["submit", "close", "prune", "check_folder", "where"]
-
-
 _SHARED = ("common", "ownership")
-
-
 _OF_A_SUBMISSION = (*_SHARED, "submission", "intents", "lookup")
-
-
 PARTS: dict[Program, tuple[str, ...]] = {
     "submit": (*_OF_A_SUBMISSION, "sharing", "snapshot_store", "transfer", "sbatch", "login"),
     "close": _OF_A_SUBMISSION,
@@ -29,30 +23,19 @@ PARTS: dict[Program, tuple[str, ...]] = {
 }
 "The files whose functions each program uses, in the order in which they are sent before it."
 
-
 # As for the frame: see remote/frame.py.
 _SHELL = ("bash", "--norc", "--posix", "-p")
-
-
 _END = "# slurmgen: the end"
-
-
 # The program is sent as standard input, which becomes descriptor 3, and not as an argument: csh could not
 # read its line feeds, and every user of the host can see arguments. If it is cut, none of it is run.
 _READ = (
     'exec 3<&0 </dev/null; read -r slurmgen_size <&3 && slurmgen_program=$(head -c "$slurmgen_size" <&3) && '
     f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
-
-
 MARK = "slurmgen answers"
 "The first text of a reply; a NUL is before and after it. What a script runs may print something first."
-
-
 _MAX_TEXTS = 500_000
 "In one reply."
-
-
 _COMMENT_LINES = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
@@ -75,11 +58,7 @@ def run(
     """Run a program on the remote host, in the user's login environment; its reply, one text or more.
 
     Args:
-        transport: to the remote host.
-        name: which program.
-        args: its arguments.
         data: its standard input, as descriptor 3.
-        timeout: seconds.
 
     Raises:
         CommandFailed: it ended without a reply.

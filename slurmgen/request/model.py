@@ -19,37 +19,20 @@ ParameterName = Annotated[
         description="letters, digits and _ . -, beginning with a letter or _",
     ),
 ]
-
-
 Value = str | int | float | bool
-
-
 Style = Literal["equals", "space", "hydra"]
-
-
 Parameters = Mapping[str, str]
 "The parameters of one run, as the program gets them."
 
-
 MOST_RUNS = 10_000
 "Runs of a sweep. A script with more than that is not readable, and few sites accept as many tasks."
-
-
 MOST_PER_GPU = 64
-
-
 TASK_FOLDER = "tasks"
 "The folder of the folders of all runs, in that of the job."
-
-
 RUN_LOG = "run.out"
 "The log of a run that shares its task with others, in the folder of the run."
-
-
 _SOURCES = ("grid", "list", "file")
 "The fields that name parameters; a sweep has one of them."
-
-
 _WRITE = (
     'Write it in [job.NAME.sweep], such as grid = { lr = ["1e-3", "3e-4"] }, '
     f"or as {option('sweep', 'lr=1e-3,3e-4')}."
@@ -176,14 +159,8 @@ def _same(one: str, other: str) -> bool:
 
 
 Rendezvous = Literal["static", "c10d"]
-
-
 Precision = Literal["no", "fp16", "bf16", "fp8"]
-
-
 OnBadNode = Literal["stop", "retry"]
-
-
 RequeueSignal = Annotated[
     str,
     Meta(
@@ -191,11 +168,8 @@ RequeueSignal = Annotated[
         description="USR2, TERM or file, optionally with seconds before the time limit, as in TERM@300",
     ),
 ]
-
-
 NONE = "none"
 "Instead of a name: use none of those that the site has."
-
 
 MOST = {
     "gpus": 100_000,
@@ -206,20 +180,12 @@ MOST = {
     "segments": 1_000,
 }
 "The largest valid values; no cluster has so many."
-
-
 _UNITED = ("secrets", "not_secret")
 "Lists that are united over all layers."
-
-
 _LISTS = ("secrets", "not_secret", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 "Lists without empty texts."
-
-
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
-
-
 _ALTERNATIVES = (PROGRAMS, ("cpus_per_gpu", "cpus"))
 "Fields of which a later layer replaces all by one."
 
@@ -364,7 +330,6 @@ def _names_one(layer: Request, fields: tuple[str, ...]) -> bool:
 
 
 def _merged(key: str, earlier: Any, value: Any) -> object:
-    """The value of a field after a further layer."""
     if isinstance(value, Sweep):
         return merged(earlier, value)
     if isinstance(value, dict):

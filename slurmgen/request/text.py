@@ -27,10 +27,8 @@ def command_line(
     """The slurmgen command that makes this request.
 
     Args:
-        site: the site.
-        request: the options of the command.
         job: the job of slurmgen.toml, if the command names one.
-        replace_args: the request's `script_args` replace those of slurmgen.toml.
+        replace_args: whether `script_args` of the request replace slurmgen.toml's.
         with_values: include the values of variables, which may be secret; only for the user who set them.
     """
     values = to_builtins(request)
@@ -57,7 +55,6 @@ def command_of(
 
 
 def _words(key: str, value: Any) -> list[str]:
-    """The options of one field."""
     if key == "sweep":
         return _sweep_words(value)
     if isinstance(value, bool):
@@ -84,7 +81,6 @@ def _switch_flag(key: str, on: bool) -> str:
 
 
 def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
-    """The values of an option that is repeatable."""
     if value == ():
         return (NONE,)
     if key == "sbatch" and isinstance(value, dict):
@@ -253,7 +249,6 @@ _PARSE: dict[str, Parse] = {
     "script_args": _arguments,
 }
 "How the text of a field is read; any other field is that text."
-
 
 FIELDS: dict[str, Parse] = {
     name: _PARSE.get(name, str)

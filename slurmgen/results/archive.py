@@ -15,12 +15,8 @@ from slurmgen.sync.files import NEVER_SENT
 
 MAX_REST = 1 << 20
 "Bytes that may follow the end of an archive."
-
-
 SILENCE = 120.0
 "Seconds without progress after which the remote host counts as hung."
-
-
 PROGRESS = 512
 "Bytes that must arrive in that time."
 
@@ -95,17 +91,11 @@ class ByteStream:
 MAX_LIST = 1 << 20
 "Bytes of the list of parts."
 
-
 Extents = tuple[tuple[int, int], ...]
 "The parts of a file that are stored: offset and size of each."
 
-
 _DECIMAL = re.compile(rb"\d{1,19}")
-
-
 _OCTAL = re.compile(rb" *([0-7]{1,12})[ \0]*")
-
-
 _FIELD = 12
 "Bytes of a number in a header; a part has two."
 
@@ -187,19 +177,12 @@ def _checked(parts: Sequence[tuple[int, int]], size: int, stored: int) -> Extent
 
 MAX_EXTENSION = 1 << 20
 "Bytes of the header that precedes a member with a long name or other attributes."
-
-
 MAX_NAMES = 1 << 28
 "Bytes of all names and attributes together."
-
-
 _LEAST = 64
 "Bytes that a header counts for at least, so that their number is limited as well."
 
-
 Kind = Literal["file", "folder", "symlink", "hard link", "other"]
-
-
 _WITHOUT_CONTENT: dict[bytes, Kind] = {
     tarfile.LNKTYPE: "hard link",
     tarfile.SYMTYPE: "symlink",
@@ -208,32 +191,16 @@ _WITHOUT_CONTENT: dict[bytes, Kind] = {
     tarfile.DIRTYPE: "folder",
     tarfile.FIFOTYPE: "other",
 }
-
-
 _LONG = {tarfile.GNUTYPE_LONGNAME: b"path", tarfile.GNUTYPE_LONGLINK: b"linkpath"}
-
-
 _PAX = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE}
-
-
 _EXTENSIONS = {*_LONG, *_PAX, tarfile.XGLTYPE}
-
-
 _KEYWORDS = {
     *(b"path", b"linkpath", b"size", b"mtime"),
     *(b"GNU.sparse.major", b"GNU.sparse.name", b"GNU.sparse.realsize", b"GNU.sparse.size"),
 }
-
-
 _MAX_SIZE = 1 << 62
-
-
 _LENGTH = re.compile(rb"(\d{1,7}) ")
-
-
 _SECONDS = re.compile(rb"-?\d{1,19}(\.\d*)?")
-
-
 _NAMES = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
@@ -252,8 +219,6 @@ class Member(Struct, frozen=True):
 
 Attributes = dict[bytes, bytes]
 "The attributes that an extension gives the next member, by the keywords of pax."
-
-
 Content = Iterator[tuple[int, bytes]]
 "Pieces of a file and where they belong; between them are holes."
 
@@ -394,8 +359,6 @@ NEVER_FETCHED = NEVER_SENT | {
     "_fossil_",
 }
 "Files that a shell prompt may read in the current folder. They may hold commands."
-
-
 MAX_DEPTH = 100
 "Parts of a path."
 

@@ -24,7 +24,6 @@ from slurmgen.sync.manifest import plain
 MAX_SIZE = 100 << 30
 "Bytes of results, above which they are not fetched unless the user allows it."
 
-
 # The project's own files have a ctime before the intent to submit: cp set it, and a job cannot set it back.
 # Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
 # writing is fetched as it is, which tar's exit status 1 reports. An exported function `cd` may print.
@@ -38,14 +37,8 @@ FOUND = (
     '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//"'
 )
 "A program that prints the names of the files of a job; its arguments are the folder and tests of `find`."
-
-
 _BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
-
-
 _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
-
-
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
 
@@ -78,12 +71,8 @@ def fetch(
     Nothing is written outside `to`, nor through a link in it, whatever the remote host sends.
 
     Args:
-        transport: to where the job ran.
-        folder: the job's folder there.
-        to: the folder here.
         patterns: only files of these names, or in folders of these names, as `find -path` reads them.
         overwrite: replace what is here with another content.
-        max_size: bytes of all files together.
 
     Raises:
         RequestError: there is more than `max_size`, or too many files; nothing was changed here.
@@ -150,7 +139,6 @@ def _staging(folder: Path) -> "tempfile.TemporaryDirectory[str]":
 
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Report why a folder here cannot be written."""
     try:
         yield
     except OSError as error:
@@ -162,13 +150,9 @@ def _writable(folder: Path) -> Iterator[None]:
 
 MOST_FILES = 2000
 "Files that are listed."
-
-
 _TIMEOUT = 120.0
 
-
 _LIST = f"{FOUND} | head -z -n {MOST_FILES + 1} | {{ xargs -0 -r stat --printf='%s %Y %n\\0'; exit 0; }}"
-
 
 _ROW = re.compile(r"([0-9]{1,18}) ([0-9]{1,12}) \./(.+)", re.DOTALL)
 
@@ -291,7 +275,6 @@ def local_folder(job: Job, to: Path | None = None, *, shared: bool = False) -> P
     """The folder for the results of a job.
 
     Args:
-        job: the job.
         to: the folder that the user chose; default: NAME-ID in the current folder.
         shared: `to` is for several jobs, of which each gets a folder in it: their files have the same names.
 
@@ -314,7 +297,6 @@ def local_folder(job: Job, to: Path | None = None, *, shared: bool = False) -> P
 
 
 def _is_in_project(folder: Path) -> bool:
-    """Whether the next submission of the current project would send a folder."""
     here = Path.cwd()
     project = next((path for path in (here, *here.parents) if (path / FILE_NAME).is_file()), here)
     return is_inside(folder, project) and not is_inside(project, folder)
@@ -327,8 +309,6 @@ def _ignore(folder: Path) -> None:
 
 
 _DIGITS = 18
-
-
 # A job may replace a file by a link to anywhere, so the file that is opened must be in the folder.
 _READ_FILE = (
     'cd "$1" >/dev/null && here=$(pwd -P) && real=$(readlink -f -- "./$2") || exit; '
@@ -350,8 +330,6 @@ def read_file(transport: Transport, folder: str, name: str) -> Content:
     """Open a file of a job.
 
     Args:
-        transport: to where the job ran.
-        folder: the job's folder there.
         name: the path of the file in it, as `list_results` returns it.
 
     Raises:
@@ -385,7 +363,6 @@ def _broken(transport: Transport, name: str, error: BadArchive) -> TransferFaile
 MOST_SCRIPT_BYTES = 1_000_000
 "Bytes; a larger one is not read whole."
 
-
 _READ_SCRIPT = 'head -c "$1" "$2"'
 
 
@@ -410,6 +387,5 @@ def submitted_script(transport: Transport, job: Job) -> str:
 
 
 def _is_its_own(transport: Transport, job: Job) -> bool:
-    """Whether the job that has the id now is this one."""
     shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
     return any(replies.is_of(state, job.id) for state in shown)

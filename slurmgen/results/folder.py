@@ -17,25 +17,14 @@ from slurmgen.slurm.units import canonical_size
 
 Outcome = tuple[Literal["new", "same", "kept", "refused"], str]
 "The outcome for a file, and the reason if it was refused."
-
-
 _NEW: Outcome = ("new", "")
-
-
 _SAME: Outcome = ("same", "")
-
-
 _KEPT: Outcome = ("kept", "")
-
 
 _MAX_PATH = 4095
 "Bytes of a path, as Linux allows."
-
-
 _MAX_LINKS = 8
 "Links that a link may lead through."
-
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -157,12 +146,8 @@ def _opened_in(above: int, name: str) -> int:
 
 MAX_FILES = 1_000_000
 "Members of an archive."
-
-
 _MAX_TARGET = 4095
 "Bytes of where a symlink leads, as Linux allows."
-
-
 _LAST_TIME = 1 << 33
 "Seconds since 1970, in the year 2242."
 
@@ -178,11 +163,6 @@ class Staged(Struct, frozen=True):
 
 def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int) -> Staged:
     """Write files and links into an empty folder that no other user may write to.
-
-    Args:
-        members: as `archive_reader.members` reads them.
-        folder: where they are staged.
-        max_size: bytes of all files together.
 
     Raises:
         RequestError: there are more files or bytes.
@@ -216,7 +196,6 @@ def _require_room(number: int, left: int, max_size: int) -> None:
 
 
 def _write(member: Member, content: Content, path: Path, files: Mapping[str, Path]) -> str | None:
-    """Stage a member; returns why not."""
     match member.kind:
         case "file":
             _write_file(member, content, path)

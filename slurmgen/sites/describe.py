@@ -40,7 +40,6 @@ def pairs(title: str, facts: Iterable[tuple[str, str, str | int | None]]) -> Sec
     """A table of names and values; facts without a value are left out.
 
     Args:
-        title: the theme.
         facts: key, name and value of each.
     """
     rows = (Row(key, (name, str(value))) for key, name, value in facts if value not in ("", None))
@@ -125,8 +124,6 @@ _GPU_REQUESTS = {
     "gpus": "`--gpus=N` for the job",
     "none": "by the partition; the site refuses a request",
 }
-
-
 _MEMORY_FORMS = {
     "mem": "`--mem`",
     "mem-per-gpu": "`--mem-per-gpu`",
@@ -249,7 +246,6 @@ def _range(least: int | None, most: int | None) -> str:
 
 
 def _kind(limits: Limits) -> Iterator[str]:
-    """What distinguishes a partition or a QoS besides its limits."""
     if isinstance(limits, Partition):
         if limits.gpu_type:
             yield f"GPU type `{limits.gpu_type}`"
@@ -322,7 +318,6 @@ def _gpus_per_node(site: Site) -> Iterator[int]:
 
 
 def _longest_times(site: Site) -> Iterator[str]:
-    """The limits of the first kind that the profile states; a QoS may lengthen those of a partition."""
     over = [qos for qos in site.qos.values() if qos.replaces_partition_limits]
     partitions = [part for part in site.partitions.values() if part.has_gpus]
     kinds: list[list[Limits]] = [[*partitions, *over], [site.limits], [*site.qos.values()]]
@@ -353,11 +348,7 @@ _GROUPS = {
     "container": "in a container",
     "task": "each task",
 }
-
-
 _INTERNET = {"yes": "yes", "no": "no", "proxy": "through a proxy", None: None}
-
-
 _CONDITIONS: dict[str, dict[str | bool, str]] = {
     "nodes": {"one": "on one node", "several": "on several nodes"},
     "tasks": {"per-gpu": "with one task per GPU", "per-node": "with one task per node"},
@@ -366,8 +357,6 @@ _CONDITIONS: dict[str, dict[str | bool, str]] = {
     "several_gpus": {True: "with several GPUs", False: "with one GPU or none"},
     "container": {True: "in a container", False: "without a container"},
 }
-
-
 _NAMES = {"gpu_type": "GPU type", "partition": "partition", "qos": "QoS"}
 
 
@@ -467,7 +456,6 @@ def sources_of(site: Site, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _tables(fact: str) -> Iterator[str]:
-    """The fact, and the tables that it is in."""
     parts = fact.split(".")
     for end in range(1, len(parts) + 1):
         if parts[end : end + 1] != ["node"]:
@@ -475,7 +463,6 @@ def _tables(fact: str) -> Iterator[str]:
 
 
 def _named(site: Site, key: str) -> Iterator[str]:
-    """The source that names a fact, or a table that it is in."""
     tables, name = {*_tables(key)}, site.source_of(key)
     if name and any(tables.intersection(source.facts) for source in site.sources.values()):
         yield name
@@ -487,7 +474,6 @@ def _stated(site: Site) -> list[str]:
 
 
 def _leaves(value: object, key: str) -> Iterator[str]:
-    """The keys of all values that are not tables, and of empty tables."""
     if not isinstance(value, dict) or not value:
         yield key
         return

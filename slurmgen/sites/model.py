@@ -12,13 +12,8 @@ from slurmgen.slurm.shell import VariableName
 MOST = 1_000_000
 "A larger number is a typing error, whatever it counts."
 
-
 Count = Annotated[int, Meta(ge=1, le=MOST)]
-
-
 Limit = Annotated[int, Meta(ge=0, le=MOST)]
-
-
 Name = Annotated[
     str,
     Meta(
@@ -26,8 +21,6 @@ Name = Annotated[
         description="letters, digits and _ . + -, beginning with none of . + -",
     ),
 ]
-
-
 PartitionName = Annotated[
     str,
     Meta(
@@ -35,13 +28,9 @@ PartitionName = Annotated[
         description="letters, digits and _ . + : -, beginning with none of . + : -",
     ),
 ]
-
-
 Folder = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]
-
-
 JobFolder = Annotated[
     str,
     Meta(
@@ -49,8 +38,6 @@ JobFolder = Annotated[
         description="a full path of letters, digits and _ . / + -, in which a $NAME expands in the job",
     ),
 ]
-
-
 Host = Annotated[
     str,
     Meta(
@@ -58,8 +45,6 @@ Host = Annotated[
         description="the name of a host, without user and port",
     ),
 ]
-
-
 JumpHost = Annotated[
     str,
     Meta(
@@ -67,8 +52,6 @@ JumpHost = Annotated[
         description="[USER@]HOST[:PORT]",
     ),
 ]
-
-
 Address = Annotated[
     str,
     Meta(
@@ -76,8 +59,6 @@ Address = Annotated[
         description="an address that begins with https:// or http://",
     ),
 ]
-
-
 Date = Annotated[
     str,
     Meta(
@@ -85,8 +66,6 @@ Date = Annotated[
         description="a date as YYYY-MM-DD, YYYY-MM or YYYY",
     ),
 ]
-
-
 Environment = dict[VariableName, str]
 
 
@@ -95,10 +74,7 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
-
-
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
-
 
 Rate = Annotated[float, Meta(ge=0, le=MOST)]
 
@@ -167,11 +143,7 @@ class Source(Fact, frozen=True):
 
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
-
-
 Vendor = Literal["nvidia", "amd"]
-
-
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "optional", "none"]
 
 
@@ -326,12 +298,9 @@ class Qos(Limits, frozen=True):
 
 
 HostRule = Literal["hostname", "ip"]
-
-
 EngineName = Literal[
     "apptainer", "singularity", "pyxis", "edf", "podman", "podman-hpc", "shifter", "charliecloud"
 ]
-
 
 Suffix = Annotated[
     str,

@@ -13,12 +13,8 @@ from slurmgen.text import toml_key, toml_value, visible
 from slurmgen.toml import explained, field_notes, shortened
 
 Keys = tuple[str, ...]
-
-
 Facts = Mapping[Keys, Any]
 "Values of a profile by the keys that lead to them."
-
-
 _LONGEST = 1000
 
 
@@ -98,8 +94,6 @@ class Question(NamedTuple):
 
 
 _MAX_TIME = "limits.max_time"
-
-
 _KEY_IN_TABLE = {"partitions": "partitions.gpu.default", "gpu.types": "gpu.types.a100.label"}
 "An example of a key in a table whose names are the site's own."
 
@@ -109,7 +103,6 @@ def _parts(key: str) -> Keys:
 
 
 def _at(key: str, read: Callable[[str], Any] = str) -> Callable[[str, Facts], Facts]:
-    """An answer that is the value of one key."""
     return lambda answer, _known: {_parts(key): read(answer)}
 
 
@@ -144,7 +137,7 @@ def _max_time(answer: str, known: Facts) -> Facts:
 
 
 def _time_key(known: Facts) -> Keys:
-    """The limit of the default partition, or that of every job if there are no partitions."""
+    """The key of the default partition's limit, or of every job's if there are no partitions."""
     default = next((keys[1] for keys in known if keys[0] == "partitions" and keys[2:] == ("default",)), None)
     return ("partitions", default, "max_time") if default else ("limits", "max_time")
 
@@ -286,8 +279,6 @@ _IN_PARTITION = (
     Open(("max_time",), "2-00:00:00", "Longest time limit of a job here"),
     Open(("node",), {"gpus": 4, "cpus": 64, "memory": "500G"}, "Nodes, where they differ from [node]"),
 )
-
-
 LATER = (
     Open(("time",), "01:00:00", "Time limit of a job that requests none"),
     Open(("architecture",), "x86_64", "Architecture of the GPU nodes: x86_64 or aarch64"),
@@ -300,15 +291,10 @@ LATER = (
 )
 "Keys that a new profile names as unknown, without a question to the user."
 
-
 MARK = "# ?"
 "Begins the lines of questions that wait for an answer."
-
-
 ANSWERS, DISCOVERED = "answers", "discover"
 "The sources of what the user answered, and of what a cluster reported."
-
-
 _HEAD = (
     "# {name}, written by `slurmgen sites new` on {date}.",
     "# A key that is not set is unknown: slurmgen then requires an option, or uses a default.",
@@ -338,9 +324,6 @@ def profile_text(
     """The text of a profile in TOML.
 
     Args:
-        name: the name of the site.
-        facts: what is known.
-        unknown: what is not.
         sources: the sources by name, without their facts.
         remarks: what readers must know besides.
         date: today, as YYYY-MM-DD.
@@ -356,7 +339,6 @@ def profile_text(
 
 
 def _tables(facts: Sequence[Stated], unknown: Sequence[Open]) -> list[Keys]:
-    """The tables in the order of the keys of a site; the keys outside of tables are first."""
     order = list(Site.__struct_fields__)
     tables = dict.fromkeys([(), *map(_table_of, facts), *(gap.keys[:-1] for gap in unknown)])
     return sorted(tables, key=lambda keys: (order.index(keys[0]), len(keys) > 1) if keys else (-1, False))
@@ -369,7 +351,6 @@ def _table_of(fact: Stated) -> Keys:
 def _table(
     table: Keys, facts: Sequence[Stated], unknown: Sequence[Open], described: set[str]
 ) -> Iterator[str]:
-    """The lines of a table; without a fact, its head is a comment too."""
     stated = [fact for fact in facts if _table_of(fact) == table]
     if table:
         head = f"[{'.'.join(map(toml_key, table))}]"
@@ -384,7 +365,6 @@ def _table(
 
 
 def _comment(keys: Keys, described: set[str]) -> list[str]:
-    """What a key means, the first time."""
     note = meaning(keys)
     is_new = note not in described
     described.add(note)
@@ -404,7 +384,6 @@ def _source(name: str, source: Source, facts: Sequence[str]) -> Iterator[str]:
 
 
 def _supported(source: str, facts: Sequence[Stated]) -> list[str]:
-    """The keys for `facts` of a source; none for the answers, which support what is added later too."""
     own = [fact.keys for fact in facts if fact.source == source != ANSWERS]
     return list(dict.fromkeys(".".join(_without_dots(keys)) for keys in own))
 
@@ -446,8 +425,6 @@ def new_profile(
     """The text of a new profile.
 
     Args:
-        name: the name of the site.
-        facts: everything that is known.
         found: the part of it that a cluster reported.
         remarks: what readers must know besides.
         by: who states the other facts.
@@ -470,7 +447,6 @@ def _source_of_answers(by: Author) -> Source:
 
 
 def _unknown(facts: Facts, *, has_partitions: bool) -> list[Open]:
-    """The keys that no answer states; those of partitions only if no cluster reported them."""
     gaps = [question.unanswered(facts) for question in QUESTIONS if not question.is_answered(facts)]
     partitions = [] if has_partitions else open_in_partitions(facts)
     return [gap for gap in (*gaps, *partitions, *LATER) if gap.keys not in facts]

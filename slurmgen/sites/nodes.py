@@ -40,11 +40,8 @@ def place_of(
     """The place of a job, which must fit each of its partitions. Facts that the profile lacks are unset.
 
     Args:
-        site: the cluster.
         partition: as in --partition, of which several may be named; the site's default for GPUs if None.
         gpu_type: the GPU type; the only one if None and the site requires one.
-        qos: the quality of service.
-        with_gpus: whether the job has GPUs.
     """
     names = partitions_of(site, partition) if partition or with_gpus else ()
     kind = (gpu_type or site.type_of(names) or default_type(site)) if with_gpus else None
@@ -172,7 +169,6 @@ def _node(site: Site, partition: str | None, gpu_type: str | None, *, with_gpus:
 
 
 def _smallest(nodes: Sequence[Node]) -> Node:
-    """The least of each fact of some nodes, as far as it is known."""
     return Node(
         gpus=min((node.gpus for node in nodes if node.gpus), default=None),
         cpus=min((node.cpus for node in nodes if node.cpus), default=None),
@@ -187,7 +183,6 @@ def _least(memory: Iterable[str | None]) -> str | None:
 
 
 def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str, Limits]:
-    """The limits of a job by what sets them: the site, each partition, and the QoS."""
     found: dict[str, Limits] = {site.name: site.limits} if site.limits != Limits() else {}
     quality = site.qos.get(qos or "")
     for name in partitions:
@@ -199,7 +194,6 @@ def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str,
 
 
 def _without(limits: Limits, replaced_by: Limits) -> Limits:
-    """Limits without those that others replace."""
     fields = Limits.__struct_fields__
     replaced = {field for field in fields if getattr(replaced_by, field) not in (None, ())}
     if replaced & {"max_time", "max_time_by_nodes"}:
@@ -306,8 +300,6 @@ def _joined(*parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SIZES = {"1gpu": "one GPU", "node": "one node", "2nodes": "two nodes"}
-
-
 SIX_SHAPES = (
     ("python", "1gpu"),
     ("ddp", "node"),
@@ -317,15 +309,9 @@ SIX_SHAPES = (
     ("lightning", "2nodes"),
 )
 "Framework and size. They cover every launcher, and each way of starting ranks on several nodes."
-
-
 _GPUS = 4
 "GPUs of a node, where the profile does not say."
-
-
 _ACCOUNT = "project1"
-
-
 _NO_OPTIONS = Request()
 
 
@@ -333,8 +319,6 @@ def shape_request(site: Site, framework: str, size: str, options: Request = _NO_
     """The request of a shape: what the site requires gets a value, all else is left to its defaults.
 
     Args:
-        site: the cluster.
-        framework: the launcher.
         size: a key of SIZES.
         options: what the user requests besides, such as a partition.
     """

@@ -113,7 +113,6 @@ def states_login(name: str, project_dir: Path) -> bool:
 
 
 def _of_project(name: str, project_dir: Path | None) -> list[dict[str, Any]]:
-    """The data of a profile, and of those that it extends, in files of the project."""
     folders = search_path(project_dir)
     if project_dir is None or name not in (known := _profiles_in(folders)):
         return []
@@ -151,7 +150,6 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 
 
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
-    """The site of a profile, without the facts that are wrong, and what is wrong with these."""
     layers, errors = _layers(path, folders)
     site = msgspec.convert(_merged_layers([_quoted(layer, folders) for layer in layers]), Site)
     stem = _UNNAMED if site.name == _UNNAMED else path.stem
@@ -171,7 +169,6 @@ _TEXTS = (
 
 
 def _quoted(layer: Layer, folders: Sequence[Path]) -> Layer:
-    """A profile, in which the sentences are quoted if it is the project's: they are no advice of slurmgen."""
     path, data = layer
     is_bundled = path.parent == bundled("site_profiles")
     if is_bundled or path.parent not in folders or path.parent in search_path():
@@ -201,7 +198,6 @@ def _merged_layers(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[ConfigError]]:
-    """The profile and all that it extends, each without what is wrong in it, and the errors of all."""
     layers: list[Layer] = []
     errors: list[ConfigError] = []
     try:
@@ -218,7 +214,6 @@ def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[Conf
 
 
 def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> Iterator[ConfigError]:
-    """An error for each value, and each key, that no script can hold."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _control_characters(path, key if unprintable(key) else value, (*keys, key))
@@ -228,7 +223,6 @@ def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> It
 
 
 def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
-    """A fault with the file and the line of its key, or of the nearest table that there is."""
     for end in range(len(fault.keys), 0, -1):
         keys = fault.keys[:end]
         for path, data in layers:
@@ -238,7 +232,6 @@ def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
 
 
 def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
-    """The profile, then what it extends, then what that extends."""
     seen: list[Path] = []
     while True:
         if path in seen:
@@ -269,7 +262,6 @@ def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key; everything else is replaced."""
     both = {**base, **over}
     for key in base.keys() & over.keys():
         if isinstance(base[key], dict) and isinstance(over[key], dict):

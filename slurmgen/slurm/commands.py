@@ -164,10 +164,7 @@ CLEAN = (
     'case $slurmgen_name in SLURM_CONF|SLURM_JWT) ;; *) unset "$slurmgen_name" ;; esac; done; exec "$@"'
 )
 
-
 SEPARATOR = "|"
-
-
 _EMPTY = frozenset({"None", "(null)", "N/A", "Unknown", "INVALID", "Partition_Limit", "None assigned"})
 "What Slurm prints where there is no value."
 
@@ -208,8 +205,6 @@ SQUEUE = (
     Field("%k", "comment"),
     Field("%j", "name", str),
 )
-
-
 # All are in 20.11 too (https://slurm.schedmd.com/archive/slurm-20.11.9/sacct.html).
 SACCT = (
     Field("JobID", "id", str),
@@ -227,8 +222,6 @@ SACCT = (
     Field("Comment", "comment"),
     Field("JobName", "name", str),
 )
-
-
 # The highest exit code of the steps that srun started is not printed 128 too small.
 EXIT_CODES = (
     Field("JobID", "id", str),

@@ -17,9 +17,9 @@ class Syntax(NamedTuple):
     short: dict[str, str]
     "Long names by letter."
     one_dash: bool = False
-    "Long names may have a single dash, as those of mpirun."
+    "Long names may have a single dash, as in mpirun."
     underscores: bool = False
-    "Names may have underscores instead of dashes, as those of torchrun. getopt_long accepts no underscores."
+    "Names may have underscores instead of dashes, as in torchrun. getopt_long accepts no underscores."
 
     @property
     def names(self) -> frozenset[str]:

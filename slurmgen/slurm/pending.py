@@ -7,18 +7,11 @@ from msgspec import Struct
 
 _WIDTHS = {"Partition": 128, "StateCompact": 24, "Gres": 512, "GresUsed": 512, "CPUsState": 48}
 
-
 FREE_NODES_FORMAT = ",".join(f"{name}:{width}" for name, width in _WIDTHS.items())
 "The value of sinfo's --Format: columns of fixed width, since its values have no separator."
-
-
 _USABLE = ("idle", "mix", "alloc", "comp")
 "Short states of nodes that take jobs; with a mark such as * or $ they do not."
-
-
 _GPU = re.compile(r"(?:^|,)gpu(?::([A-Za-z_][\w.-]{0,63}))?:([0-9]{1,9})\b")
-
-
 _CPUS = re.compile(r"[0-9]{1,9}/([0-9]{1,9})/[0-9]{1,9}/[0-9]{1,9}")
 
 
@@ -59,7 +52,6 @@ def _takes_jobs(state: str) -> bool:
 
 
 def _of_node(row: dict[str, str]) -> Free:
-    """What is free on one node."""
     all_, used = dict(_gpus(row["Gres"])), dict(_gpus(row["GresUsed"]))
     left = {kind: max(0, count - used.get(kind, 0)) for kind, count in all_.items()}
     cpus = _CPUS.fullmatch(row["CPUsState"])
@@ -112,15 +104,9 @@ _EXACT = {
     "job_requeued_in_held_state": "it was requeued, and is held; `scontrol release` releases it",
     "JobHoldMaxRequeue": "Slurm requeued it as often as the site allows; it is held until `scontrol release`",
 }
-
-
 HELD_BY_SLURM = frozenset({"launch_failed_requeued_held", "JobHoldMaxRequeue"})
 "Why Slurm itself holds a job that it has requeued; its user may release it."
-
-
 _WHOSE = {"Assoc": "account", "QOS": "QoS"}
-
-
 _WHAT = {
     "GRES": "GPUs",
     "Cpu": "CPUs",
@@ -135,13 +121,9 @@ _WHAT = {
     "Wall": "time",
     "Usage": "budget",
 }
-
-
 _LIMIT = re.compile(
     r"(Assoc|QOS)(Grp|Max)(.+?)(?:(PerUser|PerAccount|PerJob|PerNode)?(?:Limit|Minutes|RunMinutes)?)"
 )
-
-
 _PER = {
     "PerUser": "of one user at a time",
     "PerAccount": "of one account at a time",

@@ -19,11 +19,7 @@ from slurmgen.slurm.commands import EXIT_CODES, SACCT, SQUEUE, Field, JobId, rea
 from slurmgen.text import counted
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII)
-
-
 _LONGEST_TIME = 32
-
-
 _MEBIBYTES = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 
@@ -109,8 +105,6 @@ _ENDED = {
     **{"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED"},
     **{"NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RV": "REVOKED", "TO": "TIMEOUT"},
 }
-
-
 _ACTIVE = {
     **{"CF": "CONFIGURING", "CG": "COMPLETING", "PD": "PENDING", "R": "RUNNING", "RD": "RESV_DEL_HOLD"},
     **{"RF": "REQUEUE_FED", "RH": "REQUEUE_HOLD", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"},
@@ -118,56 +112,29 @@ _ACTIVE = {
     # These have no compact form (https://slurm.schedmd.com/job_state_codes.html).
     **{name: name for name in ("EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "UPDATE_DB")},
 }
-
-
 ENDED = frozenset(_ENDED.values())
 "The states of a job that will not run any more, unless it is requeued."
-
-
 ACTIVE = frozenset(_ACTIVE.values())
 "The states of a job that may still run; a state of a later Slurm is in neither set."
-
-
 WAITING = frozenset(
     {"PENDING", *("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")}
 )
 "The states of a job that has no nodes."
-
-
 _WORDS = _ENDED | _ACTIVE
 "States by their compact forms, such as `CG`."
-
-
 GONE = "GONE"
 "State of a job that neither the controller nor accounting has a record of."
 
-
 COMMENT = "slurmgen:"
 "Precedes the key in a job's comment."
-
-
 _ZONES = timedelta(hours=26)
 "By so much may the local time of a site and UTC differ, with a wrong clock."
-
-
 _NUMBER = "[0-9]{1,18}"
-
-
 _JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
-
-
 _TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
-
-
 _TASK_ID = re.compile(rf"{_NUMBER}(?:_{_TASKS})?(?:\+{_NUMBER})?(?:\.\w{{1,64}})?", re.ASCII)
-
-
 _STATE = re.compile(r"(?:[A-Z][A-Z0-9_,]{0,31}\+?|\?)(?: by [^|]{1,64})?")
-
-
 _CODE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
-
-
 _TEST_REPLY = re.compile(
     r"Job [0-9]{1,18} to start at (\S{1,64})(?: a)? using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
     r"(?: in partition (\S{1,256}))?"
@@ -309,7 +276,6 @@ def _memory(used: str) -> int:
 
 
 def _accounted(row: dict[str, Any]) -> JobState:
-    """The state of one job; sacct reports `CANCELLED by 1000`."""
     state, _, by = row["state"].partition(" by ")
     used = usage(row["allocated"], row["cpu_time"], row["used"])
     plain = {name: row[name] for name in row if name in JobState.__struct_fields__}
@@ -415,7 +381,6 @@ def complaint(text: str, program: str) -> str:
 
 
 def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
-    """The lines that begin with the id of a job or a step, and a state."""
     for line in text.split("\n"):  # a comment may have other characters that `splitlines` divides at
         row = read_row(line, fields)
         if row and _TASK_ID.fullmatch(row["id"]) and _STATE.fullmatch(row["state"]):
@@ -429,8 +394,6 @@ _HEAD = re.compile(
     r"(?: (?!JobName=)\w{1,32}=\S{1,256}){0,8} JobName=(.*)$",
     re.MULTILINE | re.ASCII,
 )
-
-
 _SCONTROL = {
     "state": r"^ +JobState=([A-Z_]+) Reason=\S+",
     "reason": r"^ +JobState=[A-Z_]+ Reason=(\S+)",

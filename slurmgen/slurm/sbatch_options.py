@@ -74,7 +74,6 @@ _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9_-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
 
-
 LEFT_OUT = ("cpus-per-task", "mem", "nodes", "time")
 """Options of slurmgen that `false` leaves out of the script, so that the cluster's defaults apply.
 Without nodes, it counts all tasks."""

@@ -76,7 +76,6 @@ def word(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text within double quotes."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
@@ -135,3 +134,19 @@ class Variable(Struct, frozen=True):
     comment: str | None = None
     prefix: str = ""
     "What a container engine needs before the name."
+
+
+EXPORT_ALL = "--export=ALL"
+"""Without it, srun inherits the `--export=NONE` of the user, of the site's sbatch, or of SRUN_EXPORT_ENV.
+https://slurm.schedmd.com/srun.html#OPT_SLURM_EXPORT_ENV"""
+
+
+def on_each_node(command: str, nodes: int) -> list[str]:
+    """The lines of a batch script that run a command once on each of its nodes."""
+    comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
+    return [*comment, f"{node_step(nodes)} bash -c {quote(command)}"]
+
+
+def node_step(nodes: int) -> str:
+    """The srun of such a step: one task on each node."""
+    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 {EXPORT_ALL}"

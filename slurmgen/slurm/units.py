@@ -12,7 +12,6 @@ _FORMS = re.compile(
     re.ASCII,
 )
 
-
 _NO_LIMIT = ("UNLIMITED", "INFINITE")
 
 
@@ -78,14 +77,8 @@ def is_of_task(output: str) -> bool:
 
 
 _PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
-
-
 _SPAN = r"[0-9]{1,18}(?:-[0-9]{1,18})?"
-
-
 _RANGES = re.compile(rf"\[({_SPAN}(?:,{_SPAN})*)\]")
-
-
 _MOST_RANGES = 4
 "Brackets in one name: Slurm has no more dimensions, and each makes the search longer."
 
@@ -117,8 +110,6 @@ def _is_within(number: str, ranges: str) -> bool:
 
 
 _KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}
-
-
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 
 

@@ -12,14 +12,8 @@ from slurmgen.status.logs import Followed, follow_all
 from slurmgen.status.slurm import Busy
 
 FIRST_PAUSE = 1.0
-
-
 LONGEST_PAUSE = 60.0
-
-
 ATTEMPTS = 4
-
-
 PATIENCE = 600.0
 "Seconds without any reply after which following stops with an error."
 
@@ -119,14 +113,11 @@ def follow_through(
     Returns how the jobs ended, and the connection that is open then. The caller closes it.
 
     Args:
-        transport: the connection to the site; after an error, none is left open.
         reconnect: connects again, without a prompt.
         logs: the logs, each shown from the byte that it has reached.
         report: is called with each problem meanwhile.
         resume_command: the command line that continues from here.
         on_interrupt: is called with the open connection after ^C.
-        clock: the time in seconds.
-        sleep: waits for some seconds.
 
     Raises:
         ConnectionFailed, TimedOut: the host did not reply for ten minutes.

@@ -28,14 +28,9 @@ from slurmgen.text import counted
 if TYPE_CHECKING:
     from slurmgen.plan.model import Sweeping
 
-
 FINAL = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
 "States after which Slurm does not requeue a job by itself, as it may after a preemption or a node failure."
-
-
 _FORGOTTEN = "Slurm has no record of it any more"
-
-
 _FRESH = 60.0
 "Seconds for which the same state is not recorded again: each time rewrites a part of the ledger."
 
@@ -79,7 +74,6 @@ def states_text(states: Sequence[JobState], tasks: int = 0) -> str:
     Without accounting, Slurm forgets the tasks of an array one by one, and these may not be all of them.
 
     Args:
-        states: as Slurm reports them.
         tasks: how many tasks a sweep has; 0 if it is not known.
     """
     is_whole = len(states) == 1 and not re.search("[_+]", states[0].id)
@@ -119,15 +113,9 @@ def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tupl
 
 NEW = 60.0
 "Seconds after the submission in which a job that Slurm does not list is not yet gone."
-
-
 Connect = Callable[[Route], Transport]
-
-
 Borrow = Callable[[Route], AbstractContextManager[Transport]]
 "A connection for the time of a block, which may stay open after it."
-
-
 Result = TypeVar("Result")
 
 
@@ -333,7 +321,6 @@ def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:
 
     Args:
         record: the job, or the array that it is a task of.
-        job: its id.
         stderr: the file of stderr instead.
 
     Raises:
@@ -376,8 +363,6 @@ def query_path(transport: Transport, job: JobId, *, stderr: bool = False) -> str
 
 
 _SELECTION = re.compile(r"(?P<job>[^\[\]]+)\[(?P<parameters>.+)\]", re.DOTALL)
-
-
 _HINT = "Write NAME[lr=1e-3], or several with commas; `slurmgen status NAME --tasks` lists them."
 
 
@@ -477,7 +462,6 @@ def run_folder(record: Record, task: str, run: int | None = None) -> str:
     """The folder of a run, in that of its job.
 
     Args:
-        record: the array.
         task: the id of the task, such as 12_3.
         run: the number of the run in its task, if the task has several.
     """

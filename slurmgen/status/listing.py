@@ -13,8 +13,6 @@ UNSETTLED = (
     "not known to have become a job: repeat its command, which finds the job or submits it, "
     "or give it up with `slurmgen forget {}`"
 )
-
-
 ENDED = "it had ended at the last query"
 
 

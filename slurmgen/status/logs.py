@@ -16,12 +16,8 @@ from slurmgen.status.slurm import QUERIES_UNTIL_GONE, ended, query_states
 
 _HEAD = 4096
 "Bytes of a log's beginning that show whether it is text."
-
-
 _SEARCHED = 4 << 20
 "Bytes of a log's end that the remote host reads: a failure of Lightning writes 20 kB for each rank."
-
-
 # Without the frames of tracebacks, the failures of many ranks fit into LOG_END.
 # A NUL ends each log, so the logs themselves must not contain one. The line of the last unfinished run comes
 # first: what a long run writes after it may be more than is kept.
@@ -37,20 +33,12 @@ for file do
     sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' | tail -c "$kept"
   printf '\000'
 done"""
-
-
 _TOGETHER = 8 << 20
 "Bytes of all ends that one command sends; `MAX_REPLY` is twice that."
-
-
 _LEAST = 4096
 "Bytes of a log's end that are read in any case."
-
-
 _LINE = 200
 "Bytes of that line, at most."
-
-
 _LOOK = '[ ! -f "$2" ] || { wc -c <"$2" && head -c "$1" "$2"; }'
 
 
@@ -123,12 +111,8 @@ def has_folder(transport: Transport, path: str) -> bool:
 
 PART = 1 << 17
 "Bytes of a log that one command reads."
-
-
 LONGEST = 1 << 14
 "Bytes after which a line is cut into several."
-
-
 _PART = '[ -e "$1" ] || exit 0; exec <"$1" || exit; wc -c <"$1"; tail -c "+$2" | head -c "$3"'
 
 
@@ -220,23 +204,14 @@ def _cut(line: bytes) -> int:
 
 
 FIRST_PAUSE = 1.0
-
-
 REST = 0.3
 "Seconds for which the log of an ended job must not grow."
-
-
 LONGEST_PAUSE = 10.0
 "Seconds between two reads of a log that does not grow; many users share one controller."
-
-
 READS_AFTER_END = 3
 "Reads of a log after the job ended, even if the log still grows."
-
-
 LONGEST_LINE = 1 << 16
 "Bytes after which a line that does not end is shown, or left out, by its beginning."
-
 
 # The bytes of the log at which its last lines begin and end, or its last lines of a rank. The log may grow
 # meanwhile. `tail` finds the lines fast only in a file, so that a pipe is read if all tries fail.
@@ -256,7 +231,6 @@ for try in 1 2 3 4 5 6; do
 done
 echo "$((size - part)) $((size))"
 """
-
 
 # Slurm creates the log when the job starts; before that there is nothing to read.
 _READ = '[ -e "$1" ] || exit 0; [ "$3" ] || exec tail -c "+$2" "$1"; tail -c "+$2" "$1" | head -c "$3"'
@@ -355,7 +329,6 @@ class Followed:
         """Show what is new; returns whether all has been shown.
 
         Args:
-            transport: the connection to the job's site.
             states: of the job, queried before, so that the last lines of an ended job are read too.
         """
         before = self.shown.bytes

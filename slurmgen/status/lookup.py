@@ -21,21 +21,12 @@ if TYPE_CHECKING:
     from slurmgen.config.user import Personal
     from slurmgen.ledger.places import Confirm
 
-
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
-
-
 _GROUP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
-
-
 LAST = "last"
 "The name of the job that was submitted last."
-
-
 Options = Mapping[str, Any]
 "Route options of the command line, by name; None where the user gave none."
-
-
 SiteRoute = Callable[[str], Route]
 "Returns the route to a site."
 
@@ -80,7 +71,6 @@ def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute, 
 
 
 def _members(key: str, to_cancel: bool) -> Sequence[Record]:
-    """The jobs of the group with that key."""
     if not _GROUP.fullmatch(key):
         return ()
     race = Races().named(key)
@@ -88,7 +78,6 @@ def _members(key: str, to_cancel: bool) -> Sequence[Record]:
 
 
 def _racing(name: str, site: str | None, to_cancel: bool) -> Sequence[Record]:
-    """The jobs of the race that a name means, unless it means the chosen one."""
     record = None if site or is_id(name) else _last(name, None)
     race = Races().of(record) if record else None
     if race is None or (race.chosen and (race.over or not to_cancel)):
@@ -121,7 +110,6 @@ def all_arrays(job: Job) -> list[Job]:
 
 
 def _tasks(arrays: Sequence[Job], asked: Selection) -> list[Job]:
-    """The tasks with such parameters."""
     found = [
         Job(job_id(array.record, f"{array.id}_{task}"), array.route, array.record, run)
         for array in arrays
@@ -259,7 +247,6 @@ def _by_id(job_id: str, site: str | None) -> Record | None:
 
 
 def _last(name: str, site: str | None) -> Record | None:
-    """The job of that name that was submitted last."""
     return Ledger().last(None if name == LAST else name, site)
 
 
@@ -283,7 +270,7 @@ def _by_name(name: str, site: str | None) -> Record:
 
 
 def require_settled(record: Record) -> None:
-    """Refuse an entry of which it is not known whether it became a job.
+    """Refuse an unconfirmed entry.
 
     Raises:
         RequestError: it is pending.
@@ -322,7 +309,6 @@ def _is_near(other: Record, record: Record) -> bool:
 
 
 def _afters(record: Record) -> list[tuple[str, str]]:
-    """The types and ids of the jobs that a job was submitted to wait for."""
     try:
         words = kept_of(record).after
     except RequestError:

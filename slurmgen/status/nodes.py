@@ -20,15 +20,10 @@ from slurmgen.status.report import Report
 if TYPE_CHECKING:
     from slurmgen.job_spec import JobSpec
 
-
 OF_ONE_NODE = frozenset({"check", "gpu-count", "gpu-ecc", "gpu-memory", "gpu-product", "peer", "product"})
 "The checks that need no other node; each other one may compare nodes, and sees nothing on one alone."
-
-
 _OF_GPUS = "gpu-"
 "What the names of checks begin with that need the GPUs of a node."
-
-
 _OF_TORCH = frozenset({"gpu-link", "gpu-product", "gpu-slow"})
 "The checks that need PyTorch too."
 
@@ -123,7 +118,6 @@ def if_readable(transport: Transport, reports: Sequence[Report]) -> list[Report]
 
 
 def _failed(report: Report) -> bool:
-    """Whether the preflight of a job, or of one of its tasks, ended it."""
     return any(
         state.state == "FAILED" and state.status_and_signal == (BAD_NODE, 0) for state in report.states
     )

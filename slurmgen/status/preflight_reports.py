@@ -16,27 +16,15 @@ from slurmgen.text import counted, listed
 
 BAD_NODE = 79
 "Exit status of a job whose preflight found a bad node."
-
-
 MAX_REPORT = 1 << 18
 "Bytes of one report; a healthy node takes about 50."
-
-
 MAX_REPORTS = 10
 "Of one job: the first of its runs or tasks that name a bad node."
-
-
 MAX_NODES = 64
 "Bad nodes of one job that are remembered."
-
-
 MAX_FINDINGS = 64
 "Of one node; there are fewer checks."
-
-
 CHECK_NAME = "[a-z][a-z-]{0,31}"
-
-
 # A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
@@ -79,8 +67,6 @@ _EXCLUDED = (
     "`slurmgen submit` excludes it now, and `slurmgen nodes` lists it; "
     'with on_bad_node = "retry" a job continues without it.'
 )
-
-
 _SUBMIT_AGAIN = "Submit it again: each job has a port of its own. The node is not excluded."
 
 

@@ -10,14 +10,8 @@ from slurmgen.errors import CommandFailed
 from slurmgen.remote.transport import Transport
 
 _KINDS = {"run", "snapshot", "env"}
-
-
 _STATES = {"kept", "free", "removed", "removable", "unfetched"}
-
-
 Task = Literal["KEEP", "TRY", "PRUNE", "ALL"]
-
-
 TIMEOUT = 600.0
 "Seconds; adding up sizes and removing files can take minutes."
 
@@ -45,7 +39,6 @@ def kept(
     """The error of squeue, or an empty text, and all that is kept in a remote folder.
 
     Args:
-        transport: to the remote host.
         folder: the result of `remote_folder`.
         task: `PRUNE` removes ended runs, snapshots that no job still runs, and environments that neither
             links to; `ALL` also runs with results that were never fetched; `TRY` removes nothing.

@@ -73,8 +73,6 @@ def _has_secrets(record: Record) -> bool:
 
 
 FAILURES = ENDED - {"COMPLETED"}
-
-
 _NOT_YET_LISTED = "it is new, and no reply of Slurm has it yet; try again in a minute"
 
 
@@ -121,8 +119,6 @@ def query_site(
     """Query the jobs of one site.
 
     Args:
-        transport: the connection to it.
-        jobs: its jobs.
         explain: read the ends of the logs of those that failed, not only of those in segments.
         with_requeues: read also those of other jobs that may have been requeued.
         known: what an earlier query reported; for other jobs, the ends in the ledger.
@@ -147,7 +143,6 @@ def query_site(
 
 
 def _was_gone(job: Job) -> bool:
-    """Whether the last query, which is over, did not find it."""
     return job.last_known is not None and job.last_known.state == GONE
 
 
@@ -155,8 +150,6 @@ def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report
     """Report how a job ended that was followed, keep that in the ledger, and remove its secrets.
 
     Args:
-        transport: the connection to its site.
-        job: the job.
         states: Slurm's reply. Of a job in segments it is not enough: the log says whether the run finished.
 
     Raises:
@@ -187,12 +180,12 @@ def _final(report: Report) -> str:
 
 
 def _with_requeues(report: Report, log: str) -> Report:
-    """The report with the last unfinished run that the log shows, else that of the ledger."""
+    """The report with the last unfinished run by the log, or else by the ledger."""
     return structs.replace(report, requeued=requeued(log) or report.requeued)
 
 
 def as_run(report: Report) -> Report:
-    """The report of a job in segments as one run; that of another job as it is."""
+    """Report a job in segments as one run; leave other reports unchanged."""
     if not report.job.segments or not report.states:
         return report
     state = run_state(report.states, report.requeued)
@@ -208,8 +201,6 @@ def make_report(
     """Report what Slurm replied, together with what the ledger knows.
 
     Args:
-        job: the job.
-        states: Slurm's reply.
         remembered: why the states come from the ledger, if they do.
         reason: why the job failed; default: the reason that the ledger keeps.
     """
@@ -324,7 +315,6 @@ def _failed(job: Job, states: Sequence[JobState]) -> JobState | None:
 
 
 def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str]) -> dict[Job, Why | None]:
-    """Why jobs failed."""
     return {
         job: why(state, logs.get(job, ""), job.why)
         for job, states in states_of.items()
@@ -333,7 +323,6 @@ def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str
 
 
 def _with_environment(transport: Transport, reasons: dict[Job, Why | None]) -> dict[Job, Why | None]:
-    """The reasons, with what kept the environment from a job whose program was not found."""
     return {
         job: _of_environment(transport, job, reason) if reason and is_not_found(reason) else reason
         for job, reason in reasons.items()
@@ -356,5 +345,4 @@ def _with_logged_codes(job: Job, states: Sequence[JobState], log: str) -> tuple[
 
 
 def _logs_of(job: Job, state: JobState) -> tuple[str, ...]:
-    """The logs of a job, or of the task of it that the state belongs to."""
     return recorded_logs(job.record, state.id) if job.record else ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import ceil
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,8 +17,6 @@ from slurmgen.status.slurm import UNKNOWN, ended, outcome
 
 MARGIN = 1.25
 "How much more than the job used the next request asks for: runs differ, and Slurm samples memory."
-
-
 _STEPS = ((3600, 300), (12 * 3600, 1800), (1 << 62, 3600))
 "Seconds up to which a time limit is rounded up to a multiple of the second number."
 
@@ -38,11 +37,6 @@ class Enough(Struct, frozen=True, kw_only=True):
 def enough(usage: Usage | None, elapsed: int | None, time_limit: int | None) -> Enough | None:
     """The smaller request that would have sufficed; None if there is none, or if too little is known.
 
-    Args:
-        usage: what the job used, from the accounting database.
-        elapsed: seconds that it has run.
-        time_limit: seconds that it was allowed.
-
     >>> str(enough(Usage(nodes=2, memory=131072, memory_used=16000), 5400, 14400))
     '--mem 10G --time 02:00:00'
     """
@@ -51,7 +45,6 @@ def enough(usage: Usage | None, elapsed: int | None, time_limit: int | None) -> 
 
 
 def _memory(usage: Usage) -> str | None:
-    """The memory of a node in whole gigabytes."""
     if not (usage.memory and usage.memory_used and usage.nodes):
         return None
     needed = _rounded_up(usage.memory_used * MARGIN / usage.nodes, 1024)
@@ -182,12 +175,8 @@ _SIGNAL_OF_STATE = {
     "BOOT_FAIL": None,
 }
 "The signal with which Slurm ends such a job, if it does, whatever its record contains."
-
-
 _SLURMD_FAILED = 53
 "Slurm records 0:53 if slurmd could not start the job; it is not the number of a signal."
-
-
 _NO_RECORD = Record(id="", site="", via="local", name="", folder="", output="", submitted="")
 
 
@@ -333,44 +322,31 @@ class Report(Struct, frozen=True, kw_only=True):
         return status or (128 + signal if signal else self.main.other_status or 1)
 
 
+# The fields of a JobObject that a report and a record have under the same name.
+_OF_REPORT = (
+    *("name", "state", "ended", "reason", "waits", "why", "excludes", "requeued", "elapsed", "time_limit"),
+    *("usage", "enough", "lost_to", "error", "remembered", "last_known"),
+)
+_OF_RECORD = ("submitted", "folder", "commit", "dirty", "key", "command", "directory")
+
+
 def to_json(report: Report) -> JobObject:
     """The object that --json prints: always the same keys."""
     job, main, record = report.job, report.main, report.job.record or _NO_RECORD
     tables = tables_of(report)
+    same: dict[str, Any] = {name: getattr(report, name) for name in _OF_REPORT}
+    same |= {name: getattr(record, name) for name in _OF_RECORD} | _codes(main)
     return JobObject(
         id=job.id.number,
-        name=report.name,
         site=job.route.site,
         via=job.route.via,
         cluster=job.id.cluster,
-        state=report.state,
-        ended=report.ended,
-        **_codes(main),
-        reason=report.reason,
-        waits=report.waits,
-        why=report.why,
         bad_nodes={node: finding.text for node, finding in report.bad_nodes.items()},
-        excludes=report.excludes,
-        requeued=report.requeued,
         start=main.start,
-        elapsed=report.elapsed,
-        time_limit=report.time_limit,
         nodes=main.nodes,
-        usage=report.usage,
-        enough=report.enough,
         tasks=[_task(state, tables) for state in report.states] if report.is_array else [],
-        submitted=record.submitted,
-        folder=record.folder,
         log=job.log,
-        commit=record.commit,
-        dirty=record.dirty,
-        key=record.key,
-        command=record.command,
-        directory=record.directory,
-        lost_to=report.lost_to,
-        error=report.error,
-        remembered=report.remembered,
-        last_known=report.last_known,
+        **same,
     )
 
 

@@ -22,15 +22,11 @@ USE_EXCLUDED = (
     "`slurmgen nodes` lists and clears bad nodes."
 )
 "For a job that no nodes are left for."
-
-
 RELEASE = (
     "Run `scontrol release {}` on the cluster, or `slurmgen cancel {}`. If it is held again, tell the site's "
     "support: a node has a fault."
 )
 "For a job that Slurm holds."
-
-
 MAX_TASKS = 20
 "Tasks of an array that are listed."
 
@@ -71,7 +67,7 @@ def describe(states: Sequence[JobState], job: JobId, where: str) -> list[str]:
 
 
 def head(report: Report) -> Iterator[str]:
-    """The state of a job; of an array, also those of its tasks."""
+    """The state of a job, and of the tasks of an array."""
     job = report.job
     if report.error:
         name = f"job {job.id}" if job.id.number else f"submission {job.record.key if job.record else ''}"
@@ -116,7 +112,6 @@ def details(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _waiting(report: Report) -> Iterator[tuple[str, str]]:
-    """Why a job waits, and what to do if it waits for ever."""
     if report.waits:
         yield "why", report.waits
     if report.requeued and not (report.segment and report.ended):
@@ -129,7 +124,6 @@ def _waiting(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _todo(report: Report) -> str:
-    """What to do about a job that else waits for ever; empty for another one."""
     if report.held_task:
         return RELEASE.format(report.held_task, report.job.id)
     todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""
@@ -137,7 +131,6 @@ def _todo(report: Report) -> str:
 
 
 def _failure(report: Report) -> Iterator[tuple[str, str]]:
-    """Why a job failed, and what the preflights of its runs found against nodes."""
     if report.why and (text := cause(report)):
         yield "why", text
         yield from (("log", text) for text in [report.why.line] if text)
@@ -153,7 +146,6 @@ def _names_its_bad_node(report: Report) -> bool:
 
 
 def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:
-    """What a job used of what it was allocated."""
     if usage.memory and usage.memory_used:
         yield f"memory {units.canonical_size(usage.memory_used)} of {units.canonical_size(usage.memory)}"
     if usage.cpus and usage.cpu_seconds is not None:

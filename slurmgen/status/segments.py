@@ -18,11 +18,8 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 
-
 UNFINISHED, FINISHED, FAILED = "unfinished", "finished", "failed"
 "How a segment ended."
-
-
 _SEGMENT = re.compile(
     r"^slurmgen: segment ([0-9]{1,9}) of ([0-9]{1,9}) "
     r"(?:is unfinished, (?:at step ([0-9]{1,18})|no step recorded), ([0-9]{1,9}) without progress"
@@ -35,7 +32,7 @@ class Requeued(Struct, frozen=True):
     """The last unfinished run of a job that was requeued, or the last segment that has ended."""
 
     runs: int
-    "The runs until then, also those that Slurm requeued after a preemption or a node failure."
+    "The runs until then, including runs that Slurm requeued after a preemption or a node failure."
     step: int
     "The greatest step that the script reported; 0 if it reported none."
     idle: int
@@ -59,7 +56,6 @@ class Requeued(Struct, frozen=True):
 
 
 HELD_WITHOUT_PROGRESS = "its script held it, because two runs in a row made no progress"
-
 
 WHAT_TO_DO = (
     "Make the script save, report its step and continue (docs/requeue.md); then `scontrol release {}`, "
@@ -89,12 +85,8 @@ NO_PROGRESS = Why(
     "two segments in a row made no progress, so that no further one was started",
     "Make the script save, report its step and continue (docs/requeue.md), and submit it again.",
 )
-
-
 _UNFINISHED = (75, 0)
 "The exit status and the signal of a segment that is unfinished."
-
-
 _CONTINUE = "`slurmgen resubmit {} --segments N` submits it again; its script must find the checkpoint."
 
 

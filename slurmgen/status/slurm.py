@@ -14,21 +14,14 @@ from slurmgen.slurm.commands import CLEAN, JobId
 from slurmgen.slurm.replies import GONE, JobState
 
 _NOT_FOUND = 127
-
-
 UNKNOWN = "UNKNOWN"
 "State of a job when the query failed."
 
-
 NO_SLURM = "Is it the login node of a Slurm cluster? Slurm must be on the PATH of a login shell."
-
-
 _CONFIGURATION = (
     "Slurm's commands do not find their cluster. Is the host a login node, and does SLURM_CONF, if it is "
     "set, name the right file? `sinfo` should work in a shell on that host."
 )
-
-
 HINTS = {
     "Invalid account": "Name an account that you may charge with --account.",
     "invalid partition": "Name one of the site's partitions with --partition; `sinfo` lists them.",
@@ -43,46 +36,27 @@ HINTS = {
 }
 "What to do about an error, by a part of its message."
 
-
 _UNKNOWN_JOB = "Invalid job id"
-
-
 _MOST_CODES = 200
 "Jobs and tasks for whose exact exit code accounting is asked: its JSON takes kilobytes for each."
-
-
 _BUSY = re.compile(
     "timed out|unable to contact|connect|communication|zero bytes|receive|endpoint|standby|temporar"
     "|rate limit|too many|busy|try again|not respond",
     re.IGNORECASE,
 )
 "What Slurm prints if the controller or the database does not reply now: it says nothing about jobs."
-
-
 _PAUSES = (0.5, 1.0, 2.0)
 "Seconds before a query is repeated."
-
-
 _SLOW = 5.0
 "Seconds after which a query that failed is not repeated: the command itself has tried for long."
-
-
 QUERIES_UNTIL_GONE = 4
 "Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
-
-
 BETWEEN_REPLIES = 1.0
 "Seconds before a reply is checked by a second one."
-
-
 REPLIES_UNTIL_GONE = 3
 "Replies in a row after which a job that Slurm does not list is not there."
-
-
 _REPLIES = 5
 "Replies about a job that has ended, at most; accounting mostly has all after two seconds."
-
-
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
 
 
@@ -149,10 +123,8 @@ def query_states(
     restarts may list nothing, and accounting receives the parts of a job one by one.
 
     Args:
-        transport: the connection to the site.
         jobs: the ids, with the identities of the jobs that slurmgen submitted.
         known: what earlier queries reported of some jobs; it counts as the first reply.
-        sleep: waits for some seconds.
 
     Raises:
         CommandFailed: the controller did not reply, which does not mean that the jobs are gone.
@@ -237,7 +209,6 @@ def _query_cluster(
 
 
 def _own(job: JobId, states: Sequence[JobState]) -> tuple[JobState, ...]:
-    """The records of this job, and not of others that had its id."""
     return tuple(state for state in states if replies.is_of(state, job))
 
 
@@ -254,7 +225,6 @@ def _is_late(states: Sequence[JobState], accounted: Sequence[JobState]) -> bool:
 
 
 def _failed_without_code(states: Sequence[JobState]) -> bool:
-    """Whether a job, or a task, failed with an exit code that is not known yet."""
     return any(state.state == "FAILED" and not state.exit_code for state in states)
 
 
@@ -292,7 +262,6 @@ def _query(
     parse: Callable[[str], tuple[JobState, ...]],
     sleep: Callable[[float], None],
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """Run one command, or several if the ids are too many for one, and return the records of each id."""
     found: dict[JobId, tuple[JobState, ...]] = {}
     for some in _batches(jobs):
         completed = call_again(transport, command(*some), sleep)
@@ -341,7 +310,6 @@ def _of_jobs(jobs: Sequence[JobId], states: Sequence[JobState]) -> dict[JobId, t
 
 
 def _batches(jobs: Sequence[JobId]) -> Iterator[list[JobId]]:
-    """Jobs of one cluster in parts that one command can take."""
     rest = iter(jobs)
     for words in batches([job.number for job in jobs]):
         yield [next(rest) for _ in words]
@@ -377,7 +345,6 @@ def _unlisted(state: JobState) -> JobState:
 def _shown(
     transport: Transport, jobs: Sequence[JobId], sleep: Callable[[float], None]
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """What scontrol shows; nothing if it fails, since squeue or accounting has the states."""
     with suppress(CommandFailed):
         return _of_jobs(jobs, replies.scontrol(call_again(transport, commands.scontrol(*jobs), sleep).out))
     return {}

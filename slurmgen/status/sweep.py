@@ -14,18 +14,14 @@ from slurmgen.text import counted
 
 FAILED = ENDED - {"COMPLETED", "CANCELLED", "REVOKED"}
 "The states of tasks that failed; those that were cancelled did not."
-
-
 _ORDER = ("COMPLETED", "FAILED", "RUNNING", "PENDING")
 "The states that come first in a line."
-
-
 UNLISTED = "not listed"
 "The state of a task that Slurm does not list, mostly because it has forgotten it."
 
 
 def joined(reports: Sequence[Report]) -> list[Report]:
-    """The reports, of which those of the arrays of one sweep are one."""
+    """Merge the reports of a sweep's arrays into one."""
     groups: dict[str, list[Report]] = {}
     for position, report in enumerate(reports):
         record = report.job.record
@@ -36,7 +32,7 @@ def joined(reports: Sequence[Report]) -> list[Report]:
 
 
 def combined(group: Sequence[Report]) -> Report:
-    """The reports of several jobs as one, which has ended when all have; it is that of the first job."""
+    """Merge the reports of several jobs into the first one, which has ended when all have."""
     first, *others = group
     if not others:
         return first
@@ -52,7 +48,7 @@ def combined(group: Sequence[Report]) -> Report:
 
 
 def _state(group: Sequence[Report]) -> str:
-    """The state of several jobs: that of one still to end, else of one that is not COMPLETED."""
+    """The state of a job that has not ended, or else of one that is not COMPLETED."""
     decisive = [report for report in group if not report.ended] or group
     return outcome([JobState(id=report.job.id.number, state=report.state) for report in decisive])
 

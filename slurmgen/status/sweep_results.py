@@ -17,24 +17,14 @@ from slurmgen.text import listed
 FILES = ("metrics.jsonl", "steps.jsonl")
 "What the bundled training scripts write: a line for each epoch, and one for some of the steps."
 
-
 METRICS_BYTES = 8 << 20
 "Of the end of a file."
-
-
 MOST_POINTS = 2000
 "Of a curve; of more, some at equal distances are kept."
-
-
 MOST_CURVES = 60
-
-
 _AXES = ("step", "global_step", "iteration", "epoch")
 "The names of the horizontal axis, the finest first."
-
-
 _LINE = "line"
-
 
 _READ_METRICS = '[ ! -e "$1" ] || { exec <"$1" && tail -c "$2"; }'
 
@@ -84,7 +74,6 @@ def curves(text: bytes) -> Curves:
 
 
 def _numbers(line: bytes) -> dict[str, float | None]:
-    """The numbers of a line, by name; None for one that is not finite."""
     try:
         found: Mapping[str, Any] = dict(flat(json.loads(line)))
     except (ValueError, RecursionError):
@@ -101,7 +90,6 @@ def _finite(value: float) -> float | None:
 
 
 def _thinned(points: Sequence[Any]) -> Sequence[Any]:
-    """At most `MOST_POINTS` of them, with the first and the last."""
     last = len(points) - 1
     if last < MOST_POINTS:
         return points
@@ -109,21 +97,11 @@ def _thinned(points: Sequence[Any]) -> Sequence[Any]:
 
 
 Value = float | int | str | bool
-
-
 MOST_BYTES = 8192
 "Of summary.json, or of the end of metrics.jsonl; a longer one does not count."
-
-
 _MOST_TEXT = 200
-
-
 _MOST_VALUES = 200
-
-
 _TIMEOUT = 300.0
-
-
 # A NUL ends each name and each content, before which is a `=`.
 _READ = f"""
 export LC_ALL=C
@@ -161,7 +139,6 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
     """The results of all runs of a sweep, in the order of its table.
 
     Args:
-        transport: to the site.
         arrays: the arrays of the sweep; of a task that ran again, the last counts.
 
     Raises:
@@ -179,7 +156,6 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
 
 
 def _runs(job: Job) -> Iterator[Result]:
-    """The runs of an array, without results."""
     table = table_of(job.record) or Table({})
     for index, runs in table.tasks.items():
         for number, parameters in enumerate(runs):

@@ -15,12 +15,8 @@ from slurmgen.status.report import Report
 from slurmgen.status.slurm import QUERIES_UNTIL_GONE, UNKNOWN, Busy, task_order
 
 FIRST_PAUSE = 1.0
-
-
 LONGEST_PAUSE = 60.0
 "Seconds between two queries; many users share a controller."
-
-
 FIRST_QUERIES = 12
 "Queries without any reply, in about six minutes, after which waiting is given up."
 
@@ -89,7 +85,6 @@ class Watch:
         return [unreached(job, error) for job in jobs]
 
     def _with_forgotten_tasks(self, report: Report) -> Report:
-        """The report with the tasks that had ended before, and that Slurm has forgotten since."""
         last, listed = self._last.get(report.job), {state.id for state in report.states}
         if last:
             forgotten = [state for state in last.states if state.ended and state.id not in listed]
@@ -127,13 +122,8 @@ def wait(
     """Wait until jobs have ended, and return those that have not at the timeout.
 
     Args:
-        jobs: the jobs.
-        connect: opens a connection to a site.
         warn: receives the errors of queries that are repeated.
-        on_end: receives the report of each job when it ends.
         timeout: seconds; no limit if None.
-        sleep: pauses.
-        clock: monotonic time in seconds.
     """
     watches = [Watch(route, group, connect) for route, group in group_by_route(jobs).items()]
     deadline, pause = clock() + timeout if timeout is not None else None, FIRST_PAUSE

@@ -83,7 +83,6 @@ def find_original(name: str, site: str | None, options: Options, site_route: Sit
 
 
 def _original_of_unsettled(name: str) -> Record | None:
-    """The original, if the last job of that name is an unsettled resubmission."""
     entry = Ledger().last(None if name == LAST else name)
     original = None
     while entry and entry.pending and (key := resubmits(entry)):
@@ -179,7 +178,6 @@ def route_to(wanted: Resubmission, ask: Confirm | None = None, **values: Any) ->
     """The route of the new job: that of the original, or to another site.
 
     Args:
-        wanted: what the user asks for.
         ask: asks the user about another place that only the project names; None without a terminal.
         values: of the route to another site, as for `find_route`.
 
@@ -205,9 +203,7 @@ def ready(
     """Make all that the submission needs.
 
     Args:
-        wanted: what the user asks for.
         route: what `route_to` returned.
-        connect: connects to the site of a batch script, which is read there; not called for another job.
         on_nodes: excludes nodes; default: those that are remembered as bad.
 
     Raises:
@@ -236,7 +232,6 @@ def next_room(original: Original, changes: Request, site: str | None, connect: B
 
 
 def _prepared(wanted: Resubmission, spec: JobSpec, plan: Plan, route: Route) -> Prepared:
-    """The submission of the job; of a sweep, of its first array."""
     original, send = wanted.original, (*wanted.original.kept.send, *wanted.upload.send)
     script = spec.render(plan, wanted.cache_dir)
     identity = _identity(wanted, spec, script)
@@ -263,7 +258,6 @@ def _identity(wanted: Resubmission, spec: JobSpec, script: str) -> str:
 
 
 def _recorded(wanted: Resubmission, prepared: Prepared) -> Prepared:
-    """The submission with its key, and with the command in its entry."""
     key = wanted.key or prepared.submission.key
     made = structs.replace(prepared.submission, key=key)
     record = structs.replace(
@@ -273,7 +267,6 @@ def _recorded(wanted: Resubmission, prepared: Prepared) -> Prepared:
 
 
 def _afters(wanted: Resubmission, spec: JobSpec) -> tuple[After, ...]:
-    """The jobs that a resubmission waits for."""
     kept, words = wanted.original.kept, wanted.after
     if not words and spec.site.name == kept.site:
         words = kept.after or (NONE,)
@@ -305,7 +298,6 @@ def _require_project(original: Original) -> None:
 
 
 def _require_snapshot(original: Original, route: Route) -> None:
-    """Refuse a site that cannot have the files that the job ran."""
     record, there = original.record, original.job.route
     if (route.site, route.via == "twin") != (there.site, there.via == "twin"):
         raise RequestError(
@@ -322,8 +314,6 @@ def prepare_stored_script(
     """Make all that the submission needs.
 
     Args:
-        transport: the connection to the site of the original.
-        original: the job that is submitted again.
         after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for.
         changes: options that override the header, on top of those of the original.
 
@@ -424,9 +414,6 @@ def named_tasks(record: Record, target: Target) -> tuple[int, ...]:
 def failed_tasks(report: Report) -> tuple[int, ...]:
     """The numbers, in the whole sweep, of the tasks that failed, without those that were cancelled.
 
-    Args:
-        report: of all arrays of the sweep.
-
     Raises:
         RequestError: no task has failed.
     """
@@ -447,7 +434,6 @@ def tasks_that_failed(transport: Transport, job: Job) -> tuple[int, ...]:
     """The numbers of the tasks of a sweep that have failed, as Slurm reports them now.
 
     Args:
-        transport: the connection to the site of the sweep.
         job: one array of the sweep.
 
     Raises:

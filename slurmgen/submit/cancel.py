@@ -15,11 +15,7 @@ from slurmgen.status.slurm import UNKNOWN, cancel
 from slurmgen.submit.forget import settle
 
 CANCELLED = "CANCELLED"
-
-
 GIVEN_UP = "it has no job, and can have none"
-
-
 Notify = Callable[[str], None]
 
 
@@ -27,8 +23,6 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
     """Cancel the jobs that have not ended, and report the state of all.
 
     Args:
-        transport: the connection to the site.
-        jobs: jobs of that site.
         notify: receives a line for each job: whether it is cancelled or has ended already.
 
     Raises:
@@ -51,7 +45,6 @@ def _may_run(report: Report) -> bool:
 
 
 def _is_unlisted(report: Report) -> bool:
-    """Whether it is a new job that Slurm does not list."""
     return not report.states and report.state == UNKNOWN and report.job.is_new
 
 
@@ -60,7 +53,6 @@ def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Rep
 
     Args:
         jobs: the jobs. The submission of a pending one is given up.
-        connect: makes the connection to each site.
         notify: see `cancel_jobs`.
 
     Returns:
@@ -87,7 +79,6 @@ def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Rep
 
 
 def _cancel_at(transport: Transport, jobs: Sequence[Job], notify: Notify) -> dict[Job, Report]:
-    """Cancel the jobs of one site, and give up the submissions without a job."""
     settled = {job: _settled(transport, job) for job in jobs}
     found = {job: one for job, one in settled.items() if one}
     cancelled = cancel_jobs(transport, list(found.values()), notify) if found else []
@@ -99,7 +90,6 @@ def _cancel_at(transport: Transport, jobs: Sequence[Job], notify: Notify) -> dic
 
 
 def _settled(transport: Transport, job: Job) -> Job | None:
-    """The job; for a pending one, that which it has become, or None if there is none."""
     if job.record is None or not job.record.pending:
         return job
     record = settle(transport, job.record, Ledger())

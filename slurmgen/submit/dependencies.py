@@ -20,8 +20,6 @@ from slurmgen.status.slurm import UNKNOWN
 
 _PAUSES = (2.0, 4.0, 8.0)
 "Seconds in which accounting may still receive a job."
-
-
 _READ = 100
 "Records of one name that are read: the last of them, since earlier ones cannot be meant."
 
@@ -85,7 +83,6 @@ def _arrays(record: Record, after: After) -> Sequence[Record]:
 
 
 def _named(name: str, own: Record) -> Sequence[Record]:
-    """The last records that a name may mean, the last one last."""
     ledger = Ledger()
     if is_id(name) and (found := ledger.with_id(name.partition("_")[0])):
         return found
@@ -112,7 +109,6 @@ def _is_of_project(record: Record, own: Record) -> bool:
 
 
 def _project_dir(record: Record) -> str:
-    """The folder of a record's project on this machine; empty if it is not recorded."""
     from slurmgen.ledger.request import kept_of  # which imports this module
 
     try:
@@ -122,7 +118,6 @@ def _project_dir(record: Record) -> str:
 
 
 def _project(record: Record) -> str:
-    """The name of the folder of a record's project on the cluster."""
     return PurePosixPath(record.folder).parent.parent.name
 
 
@@ -131,7 +126,7 @@ def _route(record: Record) -> Route:
 
 
 def _check(record: Record, own: Record) -> None:
-    """Refuse a job that Slurm cannot wait for, or of which it is not known whether it exists."""
+    """Refuse jobs that Slurm cannot wait for, and unconfirmed ones."""
     if not _is_near(record, own):
         raise RequestError(
             f"job {record.id or record.name} is at {_where(record)}, and a job at {_where(own)} "
@@ -199,7 +194,6 @@ def _known(
 
 
 def _is_over(dependency: Dependency, report: Report) -> bool:
-    """Whether a dependency is satisfied."""
     if not report.ended:
         return False
     if dependency.type == "any" and (report.state != GONE or dependency.job.record):

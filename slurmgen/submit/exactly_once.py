@@ -40,21 +40,13 @@ from slurmgen.text import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second. Below this speed, sending the project times out."
-
-
 _AGAIN = "The same command again finds the job, or submits it if there is none."
-
-
 _ATTEMPTS = 5
 "How often the key is sent, while the remote host lacks a snapshot or is too slow to call sbatch."
 
-
 _MAX_TEXT = 4096
 "Characters of a path."
-
-
 _SECONDS = re.compile(r"[0-9]{1,11}")
-
 
 Count = Callable[[int, int], None]
 "Called with the bytes of each part, and with the total."
@@ -172,10 +164,6 @@ def submit(
     """Make sure that this key has one job: send what the remote host lacks, then submit.
 
     Args:
-        transport: to the remote host.
-        submission: the job.
-        sent: the manifests of earlier submissions.
-        timeouts: how long to wait.
         count: is called for each part of the project that is sent.
         parcel: the result of `expected`, if it is known already.
 
@@ -328,11 +316,7 @@ def _args(record: Record, timeouts: Timeouts) -> list[str]:
 
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "The causes, among the many lines that tar prints when it fails."
-
-
 _SPACE = "Check the free space and the permissions of that folder, or name another one with --remote-dir."
-
-
 _HINTS = {
     "sbatch was not found": NO_SLURM,
     "too busy": "Try again later.",
@@ -371,9 +355,6 @@ def error_of(outcome: str, host: str, submission: "Submission", text: str) -> Re
 
     Args:
         outcome: the first word of the reply.
-        host: who replied.
-        submission: what was sent.
-        text: the rest of the reply.
     """
     return _ERRORS.get(outcome, _unknown)(host, submission, text)
 

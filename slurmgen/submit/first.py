@@ -28,7 +28,6 @@ from slurmgen.submit.where import Option, ask_all, place, refuse_one_host
 
 Item = TypeVar("Item")
 
-
 _COMPARE = "`slurmgen where` compares them."
 
 
@@ -36,7 +35,6 @@ def fingerprint(jobs: Sequence[JobSpec], places: Sequence[str] = ()) -> str:
     """A hash of the command: the same for the same job and the same sites, in any order.
 
     Args:
-        jobs: the job at each site.
         places: the route to each site, and the remote folder there, which a key must not leave.
 
     Raises:
@@ -104,7 +102,7 @@ def new_race(command: str) -> Race:
 
 
 def in_race(prepared: Prepared, race: Race) -> Prepared:
-    """The submission, whose entry is in a race, is never that of another one, and keeps its key."""
+    """Put the entry of a submission into a race: no other submission finds it, and it keeps its key."""
     of_site = sha256("\0".join((race.key, prepared.route.site)).encode()).hexdigest()
     record = structs.replace(prepared.record, fingerprint=of_site, part_of=race.key)
     return structs.replace(prepared, record=record, one_key=True)
@@ -149,8 +147,6 @@ class Logins:
 
 LIMIT = 30.0
 "Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
-
-
 Made = tuple[Prepared, Observer]
 "A submission, and what is called as it proceeds."
 

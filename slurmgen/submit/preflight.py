@@ -20,23 +20,15 @@ from slurmgen.status.nodes import Scope
 from slurmgen.submit.prepare import Prepared, Upload, prepare
 
 NAME = "preflight"
-
-
 _TRAINING = ("true",)
 "The job only checks nodes; it trains nothing."
-
-
 _FRAMEWORKS = {True: "srun", False: "tensorflow"}
 "How the job starts that command, with and without GPUs: the latter allows several nodes without GPUs."
-
-
 _OF_PROJECT = (
     *("account", "partition", "qos", "gpu_type", "exclude"),
     *("container", "container_engine", "binds", "env", "not_secret", "modules"),
 )
 "What slurmgen.toml decides: which nodes, and their software."
-
-
 _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
 
 
@@ -58,8 +50,6 @@ def preflight_job(site: str | None, asked: Request, folder: Path) -> JobSpec:
 
     Args:
         site: the site; default: that of slurmgen.toml.
-        asked: the nodes to check, and their software.
-        folder: the folder of the project, or one below it.
 
     Raises:
         RequestError, ConfigError: as `load_spec`.
@@ -99,11 +89,7 @@ def prepare_preflight(
     """Make all that the submission needs. Its project is an empty folder of the cache.
 
     Args:
-        job: the job.
-        plan: its plan.
-        route: how to reach the site.
         remote_dir: the remote folder for submissions; default: that of personal.toml.
-        cache_dir: a private folder for compiled templates.
     """
     folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
     folder.mkdir(parents=True, exist_ok=True)

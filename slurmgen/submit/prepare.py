@@ -44,10 +44,6 @@ def pending_record(
     """The entry of a submission.
 
     Args:
-        submission: what is sent.
-        route: how to reach its site.
-        project_dir: the folder of its project.
-        commit: the commit of its files.
         identity: the text by which a repeated submission is found.
     """
     return Record(
@@ -86,12 +82,8 @@ def hash_of(*texts: str) -> str:
 
 
 DEFAULT_REMOTE_DIR = "slurmgen"
-
-
 MAX_SIZE = 1 << 30
 "Bytes of a project, above which it is not sent unless the user allows it."
-
-
 _LISTED = 5
 "Files that an error names."
 
@@ -138,13 +130,6 @@ def project_content(
 ) -> ProjectContent:
     """Read a project. It connects to no host.
 
-    Args:
-        site: the cluster.
-        route: how to reach it.
-        project_dir: the folder to send.
-        upload: what is sent of it, and where to.
-        find: finds the files to send.
-
     Raises:
         RequestError: the project cannot be sent so.
         TransferFailed: a file cannot be read.
@@ -186,7 +171,6 @@ def parent_of(record: Record) -> str:
 
 
 def _sent(route: Route, parent: str) -> Sent:
-    """What was sent to a folder before."""
     return Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
 
 
@@ -260,7 +244,7 @@ class Prepared(Struct, frozen=True):
     secrets: Wanted = Wanted()
     "Their values are added when the job is submitted."
     one_key: bool = False
-    "Whether it is given up if its key is closed; else it then gets a new one."
+    "If the key is closed: fail (True), or retry with a new key."
 
 
 def prepare(
@@ -274,11 +258,6 @@ def prepare(
     """Read the project, and make all that a submission needs. It connects to no host.
 
     Args:
-        plan: the plan.
-        script: the text of its batch script.
-        route: how to reach the site.
-        project_dir: the folder to send.
-        upload: what is sent of that folder, and where to.
         identity: the text by which a repeated submission is found; default: that of the script.
 
     Raises:
@@ -296,11 +275,7 @@ def prepare_stored(
     """Make all that a submission needs that runs the files of an earlier job, which the cluster still has.
 
     Args:
-        plan: the plan.
-        script: the text of its batch script.
-        route: how to reach the site of that job.
         project_dir: the folder of the project, which is not read.
-        earlier: that job.
         identity: the text by which a repeated submission is found.
     """
     return _prepared(plan, script, route, project_dir, stored_content(earlier), identity)
@@ -387,13 +362,6 @@ def prepare_job(
 ) -> Prepared:
     """`prepare` for the plan of a job; the entry for the ledger keeps what was asked for.
 
-    Args:
-        job: the job.
-        plan: its plan.
-        route: how to reach the site.
-        upload: what is sent of the project, and where to.
-        cache_dir: a private folder for compiled templates.
-
     Raises:
         ConfigError: a template of the project is wrong.
         RequestError: the project cannot be sent so.
@@ -433,7 +401,6 @@ def group(prepared: Mapping[str, Prepared], project: Project) -> list[Prepared]:
 
     Args:
         prepared: by the name of the job in slurmgen.toml, in their order.
-        project: slurmgen.toml.
 
     Raises:
         RequestError: a job is a sweep, which may be several arrays.

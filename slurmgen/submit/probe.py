@@ -22,14 +22,8 @@ from slurmgen.submit.prepare import Prepared, Upload, prepare
 from slurmgen.submit.submission import Observer, submission
 
 NAME = "slurmgen-probe"
-
-
 _SECONDS = 60
-
-
 Lines = tuple[tuple[str, str], ...]
-
-
 _PROBES = 100
 "Records of probes that are read, the last ones."
 
@@ -105,10 +99,7 @@ def submit_probe(
     """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
 
     Args:
-        transport: to the cluster.
-        prepared: what `prepare_probe` made.
         waiting: is called with the job, before the wait.
-        observer: is called as the submission proceeds.
 
     Raises:
         RemoteError: as `slurmgen.submit.submission.submission` and `read_report` say.
@@ -143,7 +134,6 @@ def read_report(transport: Transport, record: Record, waiting: Callable[[Record]
 
 
 def _partition(site: Site) -> str | None:
-    """The default partition if it has GPUs, else the first that has; None for that of Slurm."""
     with_gpus = gpu_partitions(site)
     default = site.default_partition
     return default if default in with_gpus else next(iter(with_gpus), None)
@@ -160,7 +150,6 @@ def _job(record: Record) -> JobId:
 
 
 def _report(transport: Transport, record: Record) -> Lines:
-    """The report so far."""
     log = bytearray()
     keep = _bounded(log)
     for chunk in read(transport, recorded_log(record, record.id)):
@@ -169,8 +158,6 @@ def _report(transport: Transport, record: Record) -> Lines:
 
 
 def _bounded(log: bytearray) -> Callable[[bytes], None]:
-    """A function that appends to a log, up to its limit."""
-
     def keep(chunk: bytes) -> None:
         log.extend(chunk[: MAX_LOG - len(log)])
 

@@ -18,11 +18,7 @@ from slurmgen.status.failure_patterns import MORE_MEMORY, RUN_AGAIN, STOP_EARLIE
 from slurmgen.submit.script import BatchScript
 
 PER_NODE = "mem"
-
-
 PER_CPU = "mem-per-cpu"
-
-
 PER_GPU = "mem-per-gpu"
 
 
@@ -88,12 +84,8 @@ def _size(text: str | None) -> int | None:
 
 ABOVE_PEAK = 1.25
 "Times the measured peak, which Slurm samples only every few seconds."
-
-
 ABOVE_REQUEST = 1.5
 "Times what was not enough."
-
-
 LONGER = 2
 "Times the time limit that was reached."
 
@@ -131,8 +123,6 @@ def proposal(state: JobState, why: Why | None, room: Room) -> Proposal | None:
     """The proposal after a job ended for lack of memory or time; None if it ended for another reason.
 
     Args:
-        state: how it ended.
-        why: the reason of its failure.
         room: of the next job, without the proposal.
     """
     lack = lacked(state, why)
@@ -184,6 +174,5 @@ def _each(total: int | None, count: int) -> int | None:
 
 
 def _rounded(mebibytes: int) -> int:
-    """The next whole GiB, or below that the next 256 MiB."""
     step = 1024 if mebibytes >= 1024 else 256
     return -(-mebibytes // step) * step

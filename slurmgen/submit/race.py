@@ -33,19 +33,11 @@ from slurmgen.submit.submission import Observer, Outcome, submission, with_secre
 from slurmgen.text import counted, listed
 
 FIRST_PAUSE = 1.0
-
-
 LONGEST_PAUSE = 30.0
 "Seconds between two queries: a job that has started waits for at most so long."
-
-
 _REST = 5.0
 "Seconds that what a thread does may take to end."
-
-
 Result = TypeVar("Result")
-
-
 Say = Callable[[str], None]
 "Receives what happens, line by line; several threads call it."
 
@@ -213,11 +205,8 @@ class Runner:
 Event = tuple[Runner, Report | Exception]
 "A report of a job, or the error that ended its thread."
 
-
 POLL = 1.0
 "Seconds after which the ledger is read again: another command may have cancelled the race."
-
-
 _AGAIN = "The same command continues; until then, none of its jobs runs the program."
 
 
@@ -301,7 +290,6 @@ class Contest:
         return CommandFailed(f"no site took the job: {'; '.join(reasons)}", "`slurmgen where` compares them.")
 
     def _next(self) -> None:
-        """Wait for the next event, and read the ledger."""
         self._last = None
         try:
             runner, event = self._events.get(timeout=POLL)
@@ -314,7 +302,6 @@ class Contest:
             self._leave_out(runner, event)
 
     def _see(self, runner: Runner, report: Report) -> None:
-        """Choose a job that runs; leave out one that has ended."""
         is_left = runner.key in self._left
         is_start = is_left and any(state.state == "RUNNING" for state in report.states)
         choose = self._races.choose
@@ -326,7 +313,7 @@ class Contest:
             self._say(f"{runner.name} is {report.state} without having run the program")
 
     def _leave_out(self, runner: Runner, error: Exception) -> None:
-        """Go on without a site; other errors than those of a site end the command."""
+        """Go on without a site; an error that concerns all sites ends the command."""
         if not isinstance(error, RemoteError | RequestError | TwinError):
             raise error
         self._say(f"without {runner.route.site}: {error}")
@@ -379,7 +366,7 @@ class Loser(Struct, frozen=True, kw_only=True):
 def cancel_losers(
     race: Race, winner: Runner, runners: Sequence[Runner], connect: Connect, say: Say
 ) -> tuple[Loser, ...]:
-    """Cancel the other jobs, also those of which it is not known whether they exist."""
+    """Cancel the other jobs, including unconfirmed ones."""
     others = [runner for runner in runners if runner is not winner]
     for runner in others:
         runner.stop()
@@ -396,13 +383,12 @@ def cancel_losers(
 
 
 def _record(races: Races, race: Race, runners: Sequence[Runner]) -> None:
-    """Record the jobs that could not be recorded when they were submitted, also that of the winner."""
+    """Record the jobs that could not be recorded when they were submitted, including the winner."""
     pending = [entry.key for entry in races.entries(race) if entry.pending]
     races.settle_all([runner.record for runner in runners if runner.key in pending])
 
 
 def _stopped(runner: Runner, say: Say) -> Loser:
-    """Cancel the job of a loser."""
     id_, site = runner.record.id, runner.record.site
     reports = _cancel(runner, say) or _cancel(runner, say)
     if reports is None:
@@ -451,9 +437,6 @@ def run(
     """Run a race to its end; the connection to the winner stays open within the block.
 
     Args:
-        race: of `Races.enter`.
-        entrants: its sites.
-        connect: connects to one without a prompt; several threads call it.
         say: receives what happens, line by line; several threads call it.
         announce: is called with the result before the race is over: what it prints is not lost.
 

@@ -17,8 +17,6 @@ from slurmgen.text import visible
 
 SERVICE = "slurmgen"
 "The service of the keyring's entries; the user is the name of the variable."
-
-
 MAX_SIZE = 100_000
 "Bytes of one value; Linux takes no variable with more than 128 KiB."
 
@@ -69,8 +67,6 @@ def find_values(wanted: Wanted, route: Route, ask: Questions | None) -> SecretVa
     """The values of the secrets, after the user's consent.
 
     Args:
-        wanted: which secrets.
-        route: where they are sent.
         ask: asks the user; None without a terminal.
 
     Raises:
@@ -124,7 +120,6 @@ _NO_LIBRARY = " (the library keyring is not installed)"
 
 
 def _in_keyring(name: str) -> tuple[str, str]:
-    """The value in the user's keyring; empty if it has none, with the problem if it cannot be read."""
     try:
         value = import_module("keyring").get_password(SERVICE, name)  # an extra, and slow
     except ImportError:

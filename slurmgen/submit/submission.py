@@ -77,7 +77,6 @@ def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMe
 
 
 def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
-    """The same job, which Slurm starts after these."""
     waiting = structs.replace(prepared.submission, dependency=as_option(waits))
     return structs.replace(prepared, submission=waiting)
 
@@ -85,7 +84,7 @@ def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
 def _send(
     transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger, count: Count | None
 ) -> tuple[Record, Submitted]:
-    """Make the job of an entry that was claimed, or of a new entry if the key of that one is closed."""
+    """Make the job of a claimed entry; if its key is closed, of a new entry."""
     text = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
     keyed = structs.replace(prepared.submission, key=entry.key, record=text)
     try:
@@ -140,8 +139,6 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
 
 
 _log = logging.getLogger(__name__)
-
-
 _NEW_GROUP = "The other jobs are not submitted. Correct the cause; the same command then starts a new group."
 
 
@@ -179,10 +176,7 @@ def submission(
     """Submit a job exactly once; the connection stays open within the block.
 
     Args:
-        prepared: the job.
-        connect: connects to its route.
         again: submit a new job even if an earlier submission is unsettled.
-        observer: is called as the submission proceeds.
         entry: the entry of the ledger, if it is claimed already.
 
     Raises:
@@ -218,9 +212,7 @@ def submissions(
 
     Args:
         prepared: the arrays or jobs, in an order in which each comes after those that it needs.
-        connect: connects to their route.
         again: submit new jobs even if an earlier submission is unsettled.
-        observer: is called as the submission proceeds.
 
     Raises:
         RemoteError: as for `submission`; it says which arrays are submitted.
@@ -259,7 +251,6 @@ def with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
 
 
 def _following(prepared: Prepared, outcomes: Sequence[Outcome]) -> Prepared:
-    """The submission, which waits also for the jobs of its group that it needs."""
     jobs = [Job.of(one.record, prepared.route) for one in outcomes]
     within = tuple(Dependency(jobs[place], kind) for place, kind in prepared.needs)
     return structs.replace(prepared, after=(*prepared.after, *within))
@@ -295,7 +286,6 @@ def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
 
 
 def _announce(ledger: Ledger, outcomes: Sequence[Outcome], observer: Observer) -> None:
-    """Report jobs, then record them: if a client is killed before, the same command finds them again."""
     records = [outcome.record for outcome in outcomes]
     try:
         observer.submitted(outcomes)
@@ -315,13 +305,7 @@ def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> No
 
 
 def arrays_of(prepared: Prepared, plan: Plan, render: Callable[[Plan], str]) -> list[Prepared]:
-    """The submission of each array of a sweep, all of the same files; of another job, that one alone.
-
-    Args:
-        prepared: the first array.
-        plan: its plan.
-        render: makes the script of a plan.
-    """
+    """The submission of each array of a sweep, all of the same files; of another job, that one alone."""
     return [prepared, *(_further(prepared, one, render(one)) for one in array_plans(plan)[1:])]
 
 

@@ -29,21 +29,11 @@ from slurmgen.status.slurm import hint_for
 
 LIMIT = 5.0
 "Seconds for each site, its login included."
-
-
 _OF_LIMIT = 0.6
 "The share of it that one of Slurm's commands may take."
-
-
 _KILLED = "137"
-
-
 _ZONE = re.compile(r"([+-])([0-9]{2})([0-9]{2})")
-
-
 _COUNT = re.compile(r"\s*([0-9]{1,9}) (\S{1,256})")
-
-
 NO_ANSWER = "it did not reply within {:g} seconds"
 
 
@@ -148,8 +138,6 @@ def ask_all(places: Sequence[Place], connect: Borrow, limit: float = LIMIT) -> l
     """Ask all sites at the same time; the options in order of their estimated start.
 
     Args:
-        places: the sites.
-        connect: connects to one without a prompt.
         limit: seconds after which a site counts as unreachable.
     """
     deadline = time.monotonic() + limit
@@ -201,7 +189,6 @@ def _unreached(one: Place, error: str) -> list[Option]:
 
 
 def _rank(option: Option) -> tuple[bool, bool, float, str, str]:
-    """The order: what can run by its start, then what cannot be asked, then what is refused."""
     soonest = option.wait if option.wait is not None else float("inf")
     return bool(option.refused), bool(option.error), soonest, option.site, option.partition
 

@@ -22,11 +22,8 @@ from slurmgen.text import counted, listed, visible
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
-
 _NAMED = 10
 "Files that cannot be sent and are named one by one."
-
-
 _LONGEST = 300
 
 
@@ -45,7 +42,7 @@ class Snapshot(Struct, frozen=True):
             return {name: os.lstat(path) for name, path in self.files.items()}
 
     def over(self, other: "Snapshot") -> "Snapshot":
-        """Both together; of two files with one name, that of this snapshot."""
+        """Both together; this snapshot's file counts if both have the name."""
         files, secrets = {**other.files, **self.files}, {**other.secrets, **self.secrets}
         return Snapshot(files, self.notices + other.notices, secrets)
 
@@ -68,7 +65,6 @@ def snapshot(root: Path, send: Collection[str] = (), logs: re.Pattern[str] | Non
     """The files and links of a project, sorted by name. Empty folders are not sent, as in git.
 
     Args:
-        root: the project's folder.
         send: files to send although they hold secrets by their names, or are ignored.
         logs: matches the names of jobs' logs, which are not sent unless an ignore file says so.
 
@@ -101,7 +97,6 @@ def _plain(name: str) -> str:
 
 
 def _named_file(root: Path, name: str) -> str:
-    """A file that the user names."""
     path = root / name
     if never := NEVER_SENT.intersection(path.parts[len(root.parts) :]):
         raise RequestError(f"--send {name}: {min(never)} is never sent", "Copy the file to another folder.")
@@ -135,7 +130,6 @@ def _outputs() -> dict[int, int]:
 
 
 def _unfit(entry: "os.DirEntry[str]", root: Path, outputs: Mapping[int, int]) -> str | None:
-    """Why a file cannot be sent, if so."""
     if entry.is_symlink():
         path = Path(entry.path)
         leads_out = not _stays_inside(path, root)
@@ -175,8 +169,6 @@ def readable() -> Iterator[None]:
 _IGNORED = (
     "Check its path relative to that folder, and whether a .gitignore or .slurmgenignore leaves it out."
 )
-
-
 _NO_PROJECT = (
     "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
     "on the remote host, or none."
@@ -250,7 +242,6 @@ def project_files(
     """The project's files, with the bundled training folder if a script is part of it and not of the project.
 
     Args:
-        project_dir: the folder that is sent.
         needed: the files that the job needs.
         send: files that are sent although their names suggest secrets, or they are ignored.
         logs: matches the names of jobs' logs, which are not sent.
@@ -409,23 +400,16 @@ SECRETS = {
 }
 "Patterns as in .gitignore, in any case, by the kind of secret; those that end in a slash match folders."
 
-
 _PUBLIC = """
     *.pub *[._-]example *[._-]sample *[._-]template *[._-]dist example*.env sample*.env template*.env
     *[._-]example.env
 """
-
-
 _TABLE: tuple[tuple[str, str | None], ...] = (
     *((pattern, what) for what, names in SECRETS.items() for pattern in names.split()),
     *((pattern, None) for pattern in _PUBLIC.split()),
 )
 "Each pattern with the kind of secret; the last that matches decides."
-
-
 _MAYBE_PUBLIC = "possibly a private key"
-
-
 _BEGIN, _PRIVATE = b"-----BEGIN ", b"PRIVATE KEY"
 
 
@@ -434,8 +418,6 @@ def secret(state: int, path: str, *, is_folder: bool) -> str | None:
 
     Args:
         state: of `patterns`, after its lower-case path relative to the project.
-        path: the path to it.
-        is_folder: whether it is a folder.
     """
     line = patterns().match(state, is_folder=is_folder)
     if line is None:
@@ -453,7 +435,6 @@ def patterns() -> Patterns:
 
 
 def _is_public(path: str) -> bool:
-    """Whether a file holds only certificates and public keys."""
     try:
         content = read_bytes(Path(path))
     except OSError:
@@ -488,7 +469,6 @@ def walk(root: Path, logs: re.Pattern[str] | None = None) -> Found:
     """Find the entries of a project.
 
     Args:
-        root: the folder of the project.
         logs: matches the names of jobs' logs, besides those that Slurm chooses.
 
     Raises:
@@ -503,7 +483,6 @@ def walk(root: Path, logs: re.Pattern[str] | None = None) -> Found:
 
 
 def _look(folder: _Folder, root: Path, found: Found, logs: re.Pattern[str] | None) -> list[_Folder]:
-    """Add the entries of a folder; returns its subfolders."""
     entries, chain = _listed(folder, root)
     of_git = tuple(rules for rules in chain if not rules.is_own)
     may_overrule = len(of_git) < len(chain)
@@ -535,7 +514,6 @@ def _is_log(name: str, path: str, logs: re.Pattern[str] | None) -> bool:
 
 
 def _listed(folder: _Folder, root: Path) -> "tuple[list[os.DirEntry[str]], Chain]":
-    """The entries of a folder, and the rules that apply in it."""
     with os.scandir(folder.path) as listing:
         entries = [entry for entry in listing if entry.name not in NEVER_SENT]
     names = {entry.name for entry in entries}

@@ -24,24 +24,14 @@ _OF_ALL = (
     "info/sparse-checkout",
 )
 "The parts that the git folders of several work trees share."
-
-
 _SETTINGS = re.compile(
     r"core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone"
     r"|symlinks|trustctime)|status\.showuntrackedfiles"
 )
-
-
 _FORMAT = re.compile(r"extensions\.(objectformat|refstorage)")
-
-
 _PLAIN = re.compile(r"[a-z0-9]+")
-
-
 _MEMORY = 250 << 20
 "Bytes."
-
-
 _FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
 "The settings that name files of the user, and the default names."
 
@@ -133,7 +123,6 @@ def safe_git(tree: Path, folder: Path, deadline: float) -> Iterator[Git]:
 
 
 def _git_folder(tree: Path) -> Path:
-    """The folder `.git`, or the folder that the file `.git` names."""
     place = tree / ".git"
     if place.is_dir():
         return place
@@ -177,14 +166,8 @@ def _files(user: dict[str, str]) -> dict[str, str]:
 
 TIMEOUT = 20.0
 "Seconds for all git commands together."
-
-
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
-
-
 _SUBMODULE = "160000 "
-
-
 _FAILED = (OSError, ValueError, subprocess.SubprocessError)
 
 

@@ -18,8 +18,6 @@ from slurmgen.text import visible
 
 CACHED = 1 << 25
 "Bytes, roughly, that the known steps of one automaton may take before they are dropped."
-
-
 _STEP = 200
 "Bytes of a known step, besides those of its state."
 
@@ -74,7 +72,7 @@ class Patterns:
         return following
 
     def _skipped(self, state: int) -> int:
-        """With the positions behind optional ones, of which two follow each other at most, as in `**/*`."""
+        """Add positions reachable by skipping up to two optional tokens, as in `**/*`."""
         state |= (state & self._optional) << 1
         return state | (state & self._optional) << 1
 
@@ -120,12 +118,8 @@ def _borders(members: int) -> tuple[int, ...]:
 
 
 OWN = ".slurmgenignore"
-
-
 IGNORE_FILES = (OWN, ".gitignore")
 "In one folder, the first that matches a path decides."
-
-
 LIMIT = 100_000
 "Bytes of the ignore files that apply in a folder, its own and those above; limits time and memory."
 
@@ -167,8 +161,6 @@ def chain_in(folder: Path, names: Collection[str], above: Chain, root: Path) -> 
     """The rules of a folder.
 
     Args:
-        folder: the folder.
-        names: of its entries.
         above: the rules of the folders above, as they apply in it.
         root: a folder that an ignore file must not lead out of.
 
@@ -216,17 +208,10 @@ def _rules(path: Path, root: Path) -> Rules | None:
 
 
 _TOO_MUCH = f"more than {LIMIT:,} bytes together"
-
-
 _SHORTEN = "Name folders instead of files, or use wildcards."
 
-
 SLASH = ord("/")
-
-
 _ANY = (1 << 256) - 1
-
-
 _IN_NAME = _ANY & ~(1 << SLASH)
 
 
@@ -241,24 +226,13 @@ class Token(Struct, frozen=True, gc=False):
 
 END = Token(0)
 "Follows the last token of a pattern."
-
-
 _ONE, _STAR = Token(_IN_NAME), Token(_IN_NAME, _IN_NAME)
-
-
 _FOLDERS, _ANYTHING = Token(1 << SLASH, _ANY), Token(_ANY, _ANY)
 "`**/`, and `**` elsewhere."
 
-
 _WILD = re.compile(rb"[*?\[\\]|\Z")
-
-
 _PART = re.compile(rb"(?P<stars>\*+)|(?P<one>\?)|(?P<set>\[[!^]?)|\\(?P<escaped>.)|[^*?\[\\]+", re.DOTALL)
-
-
 _MORE_FOLDERS = re.compile(rb"(?:\*\*+/)*")
-
-
 _CHARACTERS = re.compile(rb"(\\.|[^\\])(?:-(\\.|[^\]\\]))?", re.DOTALL)
 "In a set: one character, or a range."
 
@@ -346,8 +320,6 @@ def _set(text: str) -> int:
 
 
 _ALNUM = string.ascii_letters + string.digits
-
-
 # Git counts neither vertical tab nor form feed among the blanks.
 _CLASSES = {
     b"alnum": _set(_ALNUM),

@@ -23,11 +23,7 @@ from slurmgen.text import visible
 
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
-
-
 _CHUNK = 1 << 20
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -153,8 +149,6 @@ def _file(name: str, path: str, entry: Entry) -> Iterator[bytes]:
 
 
 _FIELDS, _REST = b"%07o\0%07o\0%07o\0%011o\0%011o\0", b"0" + bytes(100) + b"ustar  \0" + bytes(247)
-
-
 _SUM = sum(_REST) + 8 * ord(" ")
 "Of the constant bytes of a header; while they are added, its checksum is blank."
 
@@ -182,19 +176,12 @@ RACY = 2_000_000_000
 It may have changed again within one tick of its file system's clock, which stat does not show; git
 calls that racy (https://git-scm.com/docs/racy-git). Two seconds are the coarsest clock, FAT's.
 """
-
-
 _KEPT = 64
 "Manifests in the cache: those sent last."
-
-
 _COMPARED = 4
 "Snapshots among which the nearest is chosen: those used last."
-
-
 _NEAR = 100_000
 "Bytes to send that are so few that no other snapshot is looked at."
-
 
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -215,7 +202,6 @@ def manifest(
     """The manifest of some files.
 
     Args:
-        files: the files.
         cache: a file that keeps hashes for the next call.
         statuses: the result of `files.statuses()`, if it is known already.
 

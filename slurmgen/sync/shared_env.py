@@ -30,7 +30,6 @@ def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], c
     """The files, with links to the environment if the run may share one.
 
     Args:
-        files: the project's files that are sent.
         python_env: `uv` or `uv:FOLDER`; nothing else is shared.
         modules: environment modules, which may select another Python.
         cache: a folder of slurmgen, for the links.
@@ -62,7 +61,6 @@ def _is_shareable(lock: bytes) -> bool:
 
 
 def _links(folder: Path, target: str) -> dict[str, Path]:
-    """The links, made on this machine so that they can be sent."""
     with readable():
         make_private(folder)
         for name, leads in {".venv": target, ".venv.lock": f"{target}.lock"}.items():

@@ -20,18 +20,10 @@ from slurmgen.twin.store import Twin
 
 USUAL_ACCOUNT = "twin"
 "The account that all jobs are charged to if the twin accepts any account."
-
-
 USUAL_QOS = "normal"
 "The QoS of Slurm itself, which jobs have that name none."
-
-
 _ACCOUNT = re.compile(r"\w[\w.@+-]*")
-
-
 _REPLACES = ("OverPartQOS", "PartitionTimeLimit", "PartitionMaxNodes", "PartitionMinNodes")
-
-
 _INVALID_ACCOUNT = 2045
 "Slurm's error number."
 
@@ -142,7 +134,6 @@ def gpu_limits(layout: Layout) -> Iterator[str]:
 
 
 def _all_qos(site: Site) -> dict[str, Limits]:
-    """Slurm's own QoS, the QoS that jobs may name, and those of partitions."""
     own = {
         qos: Limits(max_gpus=part.max_gpus, min_gpus=part.min_gpus, max_jobs=part.max_jobs)
         for name, part in partitions(site).items()
@@ -165,7 +156,6 @@ def _qos(name: str, limits: Limits) -> str:
 
 
 def _limits_of_accounts(site: Site) -> Iterator[str]:
-    """The QoS and limits of every account, which its users inherit."""
     usual = () if site.qos_required or site.default_qos or USUAL_QOS in site.qos else (USUAL_QOS,)
     yield f"QOS={','.join([*site.qos, *usual])}"
     yield from (f"DefaultQOS={name}" for name in site.default_qos[:1])
@@ -174,7 +164,6 @@ def _limits_of_accounts(site: Site) -> Iterator[str]:
 
 
 def _tres(kind: str, most: int | None, least: int | None) -> Iterator[str]:
-    """The limits on a job's nodes or GPUs."""
     if most:
         yield f"MaxTRESPerJob={kind}={most}"
     if least:
@@ -182,11 +171,7 @@ def _tres(kind: str, most: int | None, least: int | None) -> Iterator[str]:
 
 
 _TIMEOUT = 120.0
-
-
 _SMALL = ("--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M")
-
-
 _SMALL_AND_FAST = (
     *_SMALL,
     *("--key-buffer-size=1M", "--aria-pagecache-buffer-size=1M", "--performance-schema=OFF"),

@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from slurmgen.containers import ENGINES, bind_variables
+from slurmgen.containers import ENGINES
+from slurmgen.containers.base import bind_variables
 from slurmgen.twin import accounting
 from slurmgen.twin.layout import (
     DEFAULT_PARTITIONS,
@@ -22,8 +23,8 @@ from slurmgen.twin.layout import (
 STAND_INS = {
     "module": "module.sh",
     "ml": "module.sh",
-    "apptainer": "apptainer.py",
-    "singularity": "apptainer.py",
+    "apptainer": "engines.py",
+    "singularity": "engines.py",
     "podman-hpc": "engines.py",
     "shifter": "engines.py",
     "shifterimg": "engines.py",
@@ -31,12 +32,8 @@ STAND_INS = {
     "twin-nvidia-smi": "nvidia_smi.sh",
 }
 "They come last in PATH."
-
-
 SRUN = "srun.py"
 "It comes first in PATH, where a plug-in of Slurm runs the containers."
-
-
 EXECUTABLE = 0o700
 
 
@@ -113,13 +110,9 @@ def _write_ssh(layout: Layout) -> None:
 
 # Without it, on every address of the machine.
 _LISTENS_ON_HOST_NAME = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
-
-
 # For slurmctld and slurmd if the host name resolves to an address such as 127.0.1.1. srun must not listen
 # there: slurmd would reply to 127.0.0.1, from where srun connects.
 DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
-
-
 _MANY_LICENSES = 1000
 "Of each license that the profile names; how many the site has is not known."
 

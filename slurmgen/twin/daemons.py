@@ -17,16 +17,12 @@ from slurmgen.errors import TwinError
 from slurmgen.twin.layout import Layout
 
 START_TIMEOUT = 120.0
-
-
 GRACE = 5.0
-
-
 LOG_LINES = 8
 
 
 class Daemon(Struct, frozen=True, kw_only=True):
-    """One daemon. `mark` is a path in its command line, and in that of no other process."""
+    """One daemon. `mark` is a path that only its own command line has."""
 
     name: str
     argv: tuple[str, ...]
@@ -168,8 +164,6 @@ def clean_environ() -> Mapping[str, str]:
 
 
 PROC = Path("/proc")
-
-
 LAST = 10.0
 "Seconds that a killed process has to end; one that waits for a disk or for a CPU does not end at once."
 
@@ -217,7 +211,6 @@ def end(pids: Iterable[int], grace: float) -> None:
 
 
 def _left_after(number: signal.Signals, pids: list[int], seconds: float) -> list[int]:
-    """The processes that a signal has not ended within some seconds."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -121,34 +121,16 @@ def _version(slurmctld: str) -> tuple[int, int]:
 
 RELEASES = {"22.05": "bookworm", "24.11": "trixie"}
 "The Debian release that has a Slurm release."
-
-
 PLUGINS = "lib/slurm-wlm"
-
-
 _SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge")
 "The packages with the programs of a twin."
-
-
 _MORE = ("slurm-wlm-mysql-plugin", "patchelf")
-
-
 _NEEDED = ("apt-get", "dpkg-deb")
-
-
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-
 _INDEX = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
-
-
 _ARCHIVE = "Debian|Debian|"
 "How apt lists Debian's own archive; its security archive has another label."
-
-
 _TIMEOUT = 600.0
-
-
 _LOG_LINES = 5
 
 
@@ -173,7 +155,6 @@ def install_debian(release: str, folder: Path, report: Callable[[str], None]) ->
 
 
 def _source(release: str) -> str:
-    """The address of the Debian packages that this machine uses."""
     missing = [name for name in _NEEDED if not shutil.which(name)]
     if missing:
         raise TwinError(
@@ -191,7 +172,6 @@ def _source(release: str) -> str:
 
 
 def _download(source: str, scratch: Path) -> list[Path]:
-    """Download the packages with all they depend on, as if nothing were installed here."""
     apt = scratch / "apt"
     for name in ("state/lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True)
@@ -221,14 +201,12 @@ def _download(source: str, scratch: Path) -> list[Path]:
 
 
 def _unpack(packages: Iterable[Path], scratch: Path) -> None:
-    """Unpack the packages with a twin's programs into one folder, and those that they need into another."""
     for package in packages:
         kind = "slurm" if package.name.partition("_")[0] in _SLURM else "needed"
         _run("dpkg-deb", "--extract", str(package), str(scratch / kind))
 
 
 def _arrange(scratch: Path) -> Path:
-    """The programs in `bin` and the libraries in `lib`."""
     built = scratch / "built"
     (built / "bin").mkdir(parents=True)
     for program in scratch.glob("slurm/usr/*bin/*"):
@@ -277,25 +255,12 @@ def _run(*argv: str) -> str:
 
 
 INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
-
-
 INSTALL_ACCOUNTING = "apt-get install --no-install-recommends slurmdbd mariadb-server"
-
-
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-
-
 SLURM_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
-
-
 SSH_PROGRAMS = ("sshd", "ssh-keygen")
-
-
 DATABASE_PROGRAMS = ("mariadbd", "mariadb-install-db")
-
-
 ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr")
-
 
 # Below the ephemeral ports (32768 and up) and below the MASTER_PORTs that scripts use (20000 and up).
 FIRST_PORT, LAST_PORT = 10000, 19999

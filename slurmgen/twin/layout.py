@@ -16,10 +16,7 @@ from slurmgen.twin.installation import Installation
 
 _GPUS, _CPUS, _MEMORY = 8, 64, 512 * 1024
 "Of a node whose facts the profile omits; memory in MiB. It is larger where the shares of its GPUs need it."
-
-
 DEFAULT_PARTITIONS = {"main": Partition(default=True)}
-
 
 _REFUSED = ("reservation", "nodelist", "exclude", "clusters", "bbf")
 "Directives that name what only the site has; Slurm refuses a job for each."
@@ -66,7 +63,6 @@ def _assumed(site: Site, gpus: int | None) -> Node:
 
 
 def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str | None]:
-    """The facts of a node in the profile, and its GPU type; the usual one if a job does not name any."""
     place = place_of(site, partition, gpu_type)
     if place.gpu_type:
         return place.node, place.gpu_type
@@ -122,8 +118,6 @@ def assumptions(site: Site, gpu_type: str | None = None, *, enforced: bool = Fal
     """What the twin assumes because the profile does not say it, and how it differs from the site.
 
     Args:
-        site: the cluster.
-        gpu_type: the GPU type of the nodes.
         enforced: whether accounting enforces QoS and limits.
     """
     if not site.partitions:
@@ -165,8 +159,6 @@ def _not_enforced(site: Site) -> Iterator[str]:
 
 
 LOCALHOST = "127.0.0.1"
-
-
 MOST_NODES = 254
 
 
@@ -207,7 +199,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     "The loopback address of the host name; None if it has another address."
     slurm: Installation
     port: int
-    "The port of slurmctld; those of the nodes follow, then those of sshd and slurmdbd."
+    "The port of slurmctld; the ports of the nodes follow, then sshd's and slurmdbd's."
     accounting: bool = False
     "Whether Slurm enforces accounts, QoS and their limits."
     accounts: tuple[str, ...] = ()

@@ -33,7 +33,6 @@ def up(
     """Start a twin and wait until all its nodes are idle.
 
     Args:
-        site: the cluster that it imitates.
         nodes: number of nodes for each kind of node in the site's partitions.
         ssh: also start an sshd, which stands for the login node's.
         gpu_type: give the nodes the GPUs and size of that type, instead of the usual ones.
@@ -71,7 +70,6 @@ def _layout(
     *,
     accounting: bool,
 ) -> Layout:
-    """Where the twin lives on this machine: its folders, names and ports."""
     hostname = socket.gethostname()
     return Layout(
         site=site,
@@ -130,7 +128,6 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
 
 
 def _restart_controller(twin: Twin) -> None:
-    """Have slurmctld read accounts, QoS and limits anew."""
     daemons.stop(_controller(twin))
     daemons.start(_controller(twin))
     _wait_until_idle(twin)
@@ -142,7 +139,6 @@ def _controller(twin: Twin) -> Daemon:
 
 
 def _restarted(twin: Twin) -> Twin:
-    """The twin after a restart of the daemons that have died, such as sshd."""
     dead = [daemon for daemon in twin.daemons if daemon.pid is None]
     if not dead:
         hint = f"End it: slurmgen twin down --site {twin.site}"
@@ -185,7 +181,6 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
 
 
 def _lacks_accounting(layout: Layout) -> list[str]:
-    """A note if the site needs accounting, but its programs are not installed."""
     if layout.accounting or not accounting.needed(layout.site, layout.accounts):
         return []
     return [
@@ -195,7 +190,6 @@ def _lacks_accounting(layout: Layout) -> list[str]:
 
 
 def _accounting_programs(slurm: Installation) -> dict[str, str]:
-    """The programs for accounting; empty if some are not installed."""
     try:
         return slurm.programs(*installation.ACCOUNTING_PROGRAMS) | installation.programs(
             *installation.DATABASE_PROGRAMS
@@ -237,7 +231,6 @@ def _node_states(twin: Twin) -> dict[str, str]:
 
 
 def _clear(site_name: str) -> None:
-    """End and remove whatever exists of a site's twin."""
     twin = store.load(site_name)
     if twin:
         _end(twin)
@@ -245,7 +238,6 @@ def _clear(site_name: str) -> None:
 
 
 def _end(twin: Twin) -> None:
-    """End the daemons and jobs of a twin, and remove its files."""
     # These would first write what is removed next; with accounting that takes one to two seconds.
     writers = [daemon for daemon in twin.daemons if daemon.name in {"slurmctld", "slurmdbd", "mariadbd"}]
     daemons.stop(*writers, grace=0)

@@ -31,11 +31,7 @@ from slurmgen.web.pages import Settings, fields, page, settings_of
 from slurmgen.web.sites import profiles
 
 MOST_NODES = 4
-
-
 MOST_TASKS = 8
-
-
 MOST_RANKS = 16
 "Shown of each; a number says how many more there are."
 
@@ -100,8 +96,6 @@ def _text(plan: Plan) -> str:
 
 MOST_TEXT = 20_000
 "Characters of a form."
-
-
 MOST_TABLE = 500_000
 "Characters of the parameters of all runs of a sweep."
 
@@ -129,11 +123,6 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
     """The answer to the fields of a form, without the site.
-
-    Args:
-        texts: the text of each field.
-        site: the site.
-        own: the user's own settings for it.
 
     Raises:
         SlurmgenError: the request is not valid, as on the command line.
@@ -178,11 +167,8 @@ def _check_table(sweep: Sweep | None) -> None:
 
 _ELSEWHERE = "Write such a job into slurmgen.toml, and use the command line."
 
-
 PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
 "The fields that the hints depend on."
-
-
 NAMED_BY_SITE = ("partition", "qos", "gpu_type", "container_engine")
 "The fields whose values a profile names; another site has other ones."
 
@@ -213,7 +199,6 @@ def hints_of(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, s
 
 
 def _places(site: Site, texts: Mapping[str, str], empty: str = "") -> Sequence[Place]:
-    """Where the job may go, with one field empty."""
     named = {key: text.strip() or None for key, text in texts.items() if key != empty}
     placed_by = (named.get(key) for key in ("partition", "gpu_type", "qos"))
     return [*places_of(site, *placed_by, with_gpus=named.get("gpus") != "0")]
@@ -284,7 +269,6 @@ def _of_software(site: Site) -> dict[str, str]:
 
 
 def _of_user(site: Site, own: Personal) -> dict[str, str]:
-    """The defaults that the user's own settings have."""
     image = "" if site.container and site.container.image else own.image
     of_fields = {"account": own.account, "container": image, "mail_user": own.mail_user}
     return {"mail_user": ""} | {
@@ -301,7 +285,6 @@ def _joined(*parts: str) -> str:
 
 
 def _most(limits: Sequence[int | None]) -> int | None:
-    """The largest limit; None if a place has none."""
     return max((limit for limit in limits if limit), default=None) if all(limits) else None
 
 
@@ -369,8 +352,6 @@ COMMON = Group(
         Field("script_args", "Arguments", placeholder="--epochs 20", help="Quoted as in a shell."),
     ),
 )
-
-
 GROUPS = (
     Group(
         "Module or command instead of a script",
@@ -453,7 +434,6 @@ GROUPS = (
     ),
 )
 
-
 LABELS = {"site": "Site"} | {one.name: one.label for group in (COMMON, *GROUPS) for one in group.fields}
 "The label of each field."
 
@@ -497,8 +477,6 @@ def _titles(*, public: bool) -> dict[str, str]:
 
 _SHOWN = "shown"
 "The field with the values that the shown hints are for."
-
-
 _UNKNOWN = "unknown"
 "The field with an unknown name of the address, which is then refused."
 
@@ -551,19 +529,16 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
 
 
 def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
-    """The offer to leave a field to the site, if what it has is a name of another site."""
     has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
     return cleared(field) if has_value else ()
 
 
 def _of_site(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, Any]:
-    """What the form shows of the site's profile and of the user's own settings."""
     shown = _placed({**texts, "site": site.name})
     return {"shown": shown, "choices": choices_of(site), "hints": hints_of(site, own, texts)}
 
 
 def _placed(texts: Mapping[str, str]) -> str:
-    """The values that the hints depend on, as one text."""
     gpus = "0" if texts.get("gpus", "").strip() == "0" else ""
     return "|".join(texts.get(name, "").strip() if name != "gpus" else gpus for name in PLACED_BY)
 

@@ -1,4 +1,7 @@
-"""Limits of a public server: requests of one client, requests at once, and the time of each."""
+"""Limits of a public server: requests of one client, requests at once, and the time of each.
+
+A client that sends its request line byte by byte holds a connection: a reverse proxy in front ends it.
+"""
 
 import asyncio
 import time
@@ -6,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
-from weakref import WeakValueDictionary
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
@@ -27,10 +29,10 @@ class Limits:
     "Requests per second of one client; three times as many at once."
     seconds: float = 2
     "Time until a reply starts, from the end of the request."
+    transfer: float = 30
+    "Time until the body of a request has arrived, and until its reply is sent."
     concurrent: int = 16
     "Requests that are answered at the same time."
-    each: int = 2
-    "The same, of one client: fewer than the linter has processes."
 
 
 class RateLimit:
@@ -49,7 +51,7 @@ class RateLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if self._admits(client_of(scope.get("client"))):
+        if self._admits(_client(scope.get("client"))):
             await self.app(scope, receive, send)
         else:
             await _refusal(429, "Too many requests from your address.")(scope, receive, send)
@@ -66,7 +68,7 @@ class RateLimit:
         return True
 
 
-def client_of(peer: tuple[str, int] | None) -> str:
+def _client(peer: tuple[str, int] | None) -> str:
     """What counts as one client: its address, or its network; the empty text for all that have none."""
     try:
         address = ip_address(peer[0] if peer else "")
@@ -78,58 +80,54 @@ def client_of(peer: tuple[str, int] | None) -> str:
 
 
 class InTime:
-    """Middleware that answers 503 if a reply takes too long, or if too many requests are being answered.
+    """Middleware that ends a request whose body or reply takes too long, or if too many are being answered.
 
-    A client with many requests waits for its turn. A handler in a thread cannot be ended: its reply is
-    dropped, and it counts until it returns.
+    A handler in a thread cannot be ended: its reply is dropped, and it counts until it returns.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
         self._running = set[asyncio.Task[None]]()
-        self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole request, then answer it in time."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        request = Request(scope, receive)
+        if "transfer-encoding" in request.headers:
+            # A body in chunks of a byte takes seconds to parse. Browsers and proxies send its length.
+            await _refusal(411, "Send the length of the body.")(scope, receive, send)
+            return
         try:
-            body = await Request(scope, receive).body()
+            body = await asyncio.wait_for(request.body(), self.limits.transfer)
         except ClientDisconnect:
+            return
+        except TimeoutError:
+            await _refusal(408, "The request took too long to arrive.")(scope, receive, send)
             return
         refused = await self._answer(scope, _replay(body, receive), send)
         if refused:
             await _refusal(503, refused)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> str:
-        """Answer, or return why not."""
-        end = time.monotonic() + self.limits.seconds
-        turns = self._turns.setdefault(client_of(scope.get("client")), asyncio.Semaphore(self.limits.each))
-        try:
-            await asyncio.wait_for(turns.acquire(), self.limits.seconds)
-        except TimeoutError:
-            return "The server is busy with other requests of your address."
         if len(self._running) >= self.limits.concurrent:
-            turns.release()
             return "The server is busy."
         gate = _Gate(send)
-        task = self._started(scope, receive, gate, turns)
-        await asyncio.wait({task}, timeout=max(0, end - time.monotonic()))
-        if task.done() or gate.started:
+        task = asyncio.create_task(_run(self.app, scope, receive, gate))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.wait({task}, timeout=self.limits.seconds)
+        if gate.started:
+            await asyncio.wait({task}, timeout=self.limits.transfer)
+        if task.done():
             await task
+            return ""
+        if gate.started:  # uvicorn ends the connection of a reply that is not complete
+            task.cancel()
             return ""
         gate.closed = True
         return "The reply took too long."
-
-    def _started(
-        self, scope: Scope, receive: Receive, send: Send, turns: asyncio.Semaphore
-    ) -> asyncio.Task[None]:
-        task = asyncio.create_task(_run(self.app, scope, receive, send))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        task.add_done_callback(lambda _task: turns.release())
-        return task
 
 
 class _Gate:
@@ -149,11 +147,12 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 
 
 def _refusal(status: int, text: str) -> PlainTextResponse:
-    return PlainTextResponse(f"{text} Try again in a moment.\n", status, {"Retry-After": "3"})
+    """A reply that ends the connection: what the client still sends is not read."""
+    headers = {"Retry-After": "3", "Connection": "close"}
+    return PlainTextResponse(f"{text} Try again in a moment.\n", status, headers)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive the body that was read, then what comes after it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

@@ -27,19 +27,14 @@ from slurmgen.lint.rules import all_rules
 from slurmgen.lint.settings import lint_settings
 from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.web.pages import Settings, fields, page, settings_of
-from slurmgen.workers import Busy, Stopped, Workers
+from slurmgen.worker import Busy, Stopped, Workers
 
 if TYPE_CHECKING:
     from slurmgen.sites.model import Site
 
-
 _SECONDS, _PATIENCE = 1.5, 0.4
 "Of a check, and of waiting for a process."
-
-
 _BUSY = "The linter is busy with other scripts. Try again in a few seconds.\n"
-
-
 _STOPPED = (
     f"The check was stopped after {_SECONDS} seconds: the script is too complex to check here, "
     "or the server has too much to do.\n"
@@ -84,7 +79,6 @@ def _checked(settings: Settings, form: dict[str, str]) -> Response:
 
 
 def _rules(settings: Settings, site: str, notes: bool) -> "tuple[tuple[str, ...], Site | None]":
-    """The rules and the site; of a local server as `slurmgen lint` in its folder has them."""
     if settings.public:
         return chosen(notes=notes), load_site(site, personal=False) if site else None
     return lint_settings(Path.cwd(), site or None, notes=notes)
@@ -114,13 +108,10 @@ ROUTES = (
     Route("/rules/{code}", _rule),
 )
 
-
 _INLINE = re.compile(
     r"`(?P<code>[^`]+)`|(?P<link>https://[^\s)]+)"
     r"|(?P<thread>(?P<repository>[\w.-]+/[\w.-]+) (?:issue|pull request) (?P<number>\d+))"
 )
-
-
 _HEADING, _INDENT = "## ", "    "
 
 
@@ -175,7 +166,6 @@ def rule_page(code: str) -> RulePage:
 
 
 def _blocks(text: str) -> Iterator[Block]:
-    """The blocks below the title and the severity, which the page shows in its own way."""
     for kind, lines in groupby(text.splitlines()[3:], _kind):
         if kind == "example":
             code = "\n".join(line.removeprefix(_INDENT) for line in lines)

@@ -42,8 +42,6 @@ class Settings:
 
 
 PAGES = Path(__file__).parent / "pages"
-
-
 _MAX_FIELDS = 200
 
 

@@ -5,7 +5,6 @@ import logging
 import re
 import socket
 import webbrowser
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,24 +17,22 @@ from threading import Thread
 from typing import Any, cast
 
 import click
-import h11
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slurmgen.errors import RequestError
 from slurmgen.text import counted
 from slurmgen.web.app import create_app
-from slurmgen.web.limits import Limits, client_of
+from slurmgen.web.limits import Limits
 from slurmgen.web.pages import Settings
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-
-
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 "What a browser on this machine calls it."
 
+_CONNECTIONS = 100
+"At the same time, of a public server: each may hold a body in memory. Further ones get status 503."
 
 _BASE_PATH = re.compile(r"(/[\w~-][\w.~-]*)*", re.ASCII)
 
@@ -61,10 +58,6 @@ class Options:
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Serve the page until ^C, and print its address.
-
-    Args:
-        options: what the user asks for.
-        say: writes a line to stderr.
 
     Raises:
         RequestError: an option is not valid, or the address is in use.
@@ -126,10 +119,10 @@ def _address(host: str, port: int, settings: Settings) -> str:
 
 def config(settings: Settings, proxies: Sequence[str] = ()) -> uvicorn.Config:
     """How uvicorn serves: it trusts no proxy that is not named, logs no request, and reads no environment."""
-
     return uvicorn.Config(
         create_app(settings),
-        http=Timed if settings.public else Bounded,
+        http="h11",  # it refuses large heads
+        limit_concurrency=_CONNECTIONS if settings.public else None,
         ws="none",
         workers=1,
         log_level="error",
@@ -154,7 +147,6 @@ class _Server(uvicorn.Server):
         super().__init__(config)
 
     async def _finish(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, and count the forms that are not answered yet."""
         is_form = scope.get("method") == "POST"
         if is_form and self.should_exit:
             await PlainTextResponse(_ENDED, 503)(scope, receive, send)
@@ -181,8 +173,6 @@ class _Server(uvicorn.Server):
 
 
 _ENDED = "The server was ended before this form arrived: nothing was done. Start it again.\n"
-
-
 _GIVEN_UP = (
     "The server was ended before this form was done. Start it again, and look at the jobs: sending the form "
     "again after an unsettled submission finds its job.\n"
@@ -201,7 +191,6 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that waits for connections.
 
     Args:
-        host: the address.
         port: the port; 0 for any free one.
 
     Raises:
@@ -231,7 +220,6 @@ def opened(address: str, say: Callable[[str], None]) -> Iterator[None]:
     All users of the machine can read a browser's arguments.
 
     Args:
-        address: the address that was printed.
         say: writes a line to stderr if there is no browser.
     """
     with NamedTemporaryFile("w", prefix="slurmgen-", suffix=".html") as file:
@@ -245,92 +233,3 @@ def opened(address: str, say: Callable[[str], None]) -> Iterator[None]:
 def _open(file: str, say: Callable[[str], None]) -> None:
     if not webbrowser.open(file):
         say("found no browser; open the address above")
-
-
-SECONDS = 30
-"Until a request of a public server is received and answered."
-
-
-class _WithLength(h11.Connection):
-    """Refuses a body in chunks, of which each may be one byte: to parse a million of them takes seconds.
-
-    Browsers and proxies send the length of a body.
-    """
-
-    def next_event(self) -> Any:
-        """What was received next."""
-        event = super().next_event()
-        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
-            raise h11.RemoteProtocolError("a body in chunks")
-        return event
-
-
-class Bounded(H11Protocol):
-    """Ends one connection if there are too many: the longest unused one of the client that has most.
-
-    A connection is in use while a request that was received whole is answered; so a client that sends slowly
-    keeps out no other client. A browser opens a connection again when it needs it.
-    """
-
-    most = 300
-    "Connections at the same time."
-    _used = 0.0
-    _client = ""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        """Set up a connection as uvicorn does."""
-        super().__init__(*args, **settings)
-        self.conn = _WithLength(h11.SERVER)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Make room for this connection."""
-        super().connection_made(transport)
-        self._used, self._client = self.loop.time(), client_of(self.client)
-        others = [one for one in self.connections if isinstance(one, Bounded) and one is not self]
-        others = [one for one in others if not one.transport.is_closing()]
-        if len(others) >= self.most:
-            counts = Counter(one._client for one in others)
-            unused = [one for one in others if not one.is_in_use()]
-            min(unused, key=lambda one: (-counts[one._client], one._used), default=self).transport.abort()
-
-    def is_in_use(self) -> bool:
-        """Whether a request is being answered; on this server, only one that is let in takes long."""
-        return bool(self.cycle and not self.cycle.response_complete and not self.cycle.more_body)
-
-    def on_response_complete(self) -> None:
-        """Note when the connection became idle."""
-        self._used = self.loop.time()
-        super().on_response_complete()
-
-
-class Timed(Bounded):
-    """Ends a connection if one request and its reply take too long, also while it sends or reads slowly."""
-
-    most = 100
-    "Each may hold a body in memory."
-    _end: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time of the first request."""
-        super().connection_made(transport)
-        self._restart()
-
-    def is_in_use(self) -> bool:
-        """Never: replies are short, and a client that reads slowly must keep out no other one."""
-        return False
-
-    def on_response_complete(self) -> None:
-        """Start the time of the next request."""
-        self._restart()
-        super().on_response_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time."""
-        if self._end:
-            self._end.cancel()
-        super().connection_lost(exc)
-
-    def _restart(self) -> None:
-        if self._end:
-            self._end.cancel()
-        self._end = self.loop.call_later(SECONDS, self.transport.abort)

@@ -67,7 +67,6 @@ def _line(facts: Overview) -> dict[str, str]:
 
 
 def _rows(section: Section) -> dict[str, str]:
-    """The facts of a table by name; those of one name together."""
     rows: dict[str, str] = {}
     for row in section.rows:
         before = f"{rows[row.cells[0]]}; " if row.cells[0] in rows else ""
@@ -128,7 +127,6 @@ def _listed(profiles: Profiles) -> Iterator[Listed]:
 
 @cache
 def _bundled() -> tuple[Listed, ...]:
-    """The bundled profiles, which do not change."""
     return tuple(_listed(Profiles(public=True, project=None)))
 
 
@@ -210,7 +208,6 @@ ROUTES = (
     Route("/sites/{name}", show_one),
     Route("/sites/{name}/profile-{layer}.toml", show_file),
 )
-
 
 _FIELDS = ("framework", "gpus", "nodes", "qos")
 

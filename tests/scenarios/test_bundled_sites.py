@@ -10,7 +10,9 @@ import pytest
 from msgspec import structs
 
 from slurmgen import Request, Site, load_site, render, resolve
-from slurmgen.sites.discover import QUERY, answers, differences, discover
+from slurmgen.sites.discover.compare import differences
+from slurmgen.sites.discover.profile import discover
+from slurmgen.sites.discover.query import QUERY, answers
 from slurmgen.sites.profiles import profile_paths
 from tests.plan.test_without_gpus import ACCEPTING
 from tests.scenarios.conftest import Site as Place

@@ -16,9 +16,8 @@ import msgspec
 import pytest
 
 from slurmgen import Site, load_site, render, resolve
-from slurmgen.sites.discover import QUERY, answers, discover
-from slurmgen.sites.discover.profile import Fact
-from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS, records
+from slurmgen.sites.discover.profile import Fact, discover
+from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS, QUERY, answers, records
 from slurmgen.sites.profiles import profile_paths
 from tests.scenarios.conftest import Site as Place
 from tests.scenarios.test_hostile_replies import EVIL

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from slurmgen.sites.checks import faults
-from slurmgen.sites.discover import answers, cluster_name, corrected, differences, discover, profile_text
-from slurmgen.sites.discover.query import ASSOCIATIONS, CONFIG, LOGIN_NODE, NODES, PARTITIONS, QOS
+from slurmgen.sites.discover.compare import corrected, differences, profile_text
+from slurmgen.sites.discover.profile import cluster_name, discover
+from slurmgen.sites.discover.query import ASSOCIATIONS, CONFIG, LOGIN_NODE, NODES, PARTITIONS, QOS, answers
 from slurmgen.sites.model import Site
 
 CONFIG_TEXT = """Configuration data as of 2026-11-21T22:27:09

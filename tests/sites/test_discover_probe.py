@@ -7,8 +7,10 @@ import pytest
 
 from slurmgen.errors import RequestError
 from slurmgen.sites.checks import faults
-from slurmgen.sites.discover import Discovery, answers, differences, discover, profile_text, with_probe
-from slurmgen.sites.discover.probe import is_complete, report
+from slurmgen.sites.discover.compare import differences, profile_text
+from slurmgen.sites.discover.probe import is_complete, report, with_probe
+from slurmgen.sites.discover.profile import Discovery, discover
+from slurmgen.sites.discover.query import answers
 from slurmgen.sites.model import Site
 from slurmgen.submit.probe import batch_script, probe_plan
 from tests.sites.test_discover import node, partition, replied

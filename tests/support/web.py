@@ -17,7 +17,7 @@ from slurmgen.web.server import config, listen, local_settings
 
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP, PHONE = (1280, 900), (390, 844)
-PUBLIC = Limits(rate=1_000_000, seconds=60, concurrent=1000, each=1000)
+PUBLIC = Limits(rate=1_000_000, seconds=60, concurrent=1000)
 "Limits of a public server that no test reaches."
 _SWITCHES = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "

@@ -15,7 +15,7 @@ Reply = subprocess.CompletedProcess[str]
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
     """A folder with the stand-ins under the names that jobs call."""
-    for name, source in {"module": "module.sh", "ml": "module.sh", "apptainer": "apptainer.py"}.items():
+    for name, source in {"module": "module.sh", "ml": "module.sh", "apptainer": "engines.py"}.items():
         (tmp_path / name).write_text((STAND_INS / source).read_text())
         (tmp_path / name).chmod(0o755)
     return tmp_path

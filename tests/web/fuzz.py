@@ -33,7 +33,7 @@ from slurmgen.web.limits import Limits
 from tests.web.hostile import MARK, SUM, Asked, Names, Requests
 
 HOST = "127.0.0.1:8123"
-UNLIMITED = Limits(rate=1_000_000, seconds=60, concurrent=1000, each=1000)
+UNLIMITED = Limits(rate=1_000_000, seconds=60, concurrent=1000)
 REFUSED = tuple(
     "subprocess.Popen os.fork os.forkpty os.exec os.posix_spawn os.spawn os.system pty.spawn webbrowser.open "
     "socket.connect socket.bind socket.getaddrinfo urllib.Request ftplib. smtplib.".split()

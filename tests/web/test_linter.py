@@ -12,7 +12,7 @@ from slurmgen.lint import all_rules, chosen, fix, lint_text
 from slurmgen.lint.reports import Linted, report
 from slurmgen.sites.profiles import load_site
 from slurmgen.web import Settings, create_app
-from slurmgen.workers import Busy, Stopped, Workers
+from slurmgen.worker import Busy, Stopped, Workers
 from tests.lint import corpus
 from tests.lint.corpus import Sample
 from tests.lint.test_limits import HARMLESS, HEAD, TOO_MUCH

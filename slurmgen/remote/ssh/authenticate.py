@@ -46,7 +46,6 @@ def log_in(transport: paramiko.Transport, to: Destination, prompt: Prompt | None
 
 
 def _accepted(transport: paramiko.Transport, user: str) -> set[str]:
-    """The methods that the host accepts."""
     try:
         transport.auth_none(user)
     except paramiko.BadAuthenticationType as error:
@@ -61,7 +60,6 @@ def _offer_keys(
     accepted: set[str],
     tried: list[str],
 ) -> set[str]:
-    """Offer keys until one is accepted; returns the methods that are still required."""
     with _agent_keys(to.agent) as held:
         for title, key in _keys(held, to, prompt):
             tried.append(title)
@@ -117,7 +115,6 @@ def _agent_keys(socket: str | None) -> Iterator[tuple[paramiko.AgentKey, ...]]:
 def _answer_prompts(
     transport: paramiko.Transport, to: Destination, prompt: Prompt, accepted: set[str], tried: list[str]
 ) -> set[str]:
-    """Try the methods that need a prompt, until the host accepts the login."""
     for _ in range(ATTEMPTS):
         method = next((method for method in to.methods if method in accepted & _METHODS.keys()), None)
         if transport.is_authenticated() or method is None or not transport.is_active():
@@ -147,7 +144,6 @@ def _password(transport: paramiko.Transport, to: Destination, prompt: Prompt) ->
 
 
 def _account(to: Destination) -> str:
-    """The account in a prompt: jump hosts have prompts too."""
     return f"{to.user}@{to.alias}"
 
 
@@ -175,8 +171,6 @@ def _refused(
 
 
 _FOREVER = 2**64 - 1
-
-
 _UNREADABLE = Exception
 "What is raised for an invalid certificate: cryptography does not document it."
 
@@ -233,7 +227,6 @@ def _is_of(text: bytes, key: paramiko.PKey) -> bool:
 
 
 def _certified_blob(text: bytes) -> bytes:
-    """The public key in a certificate; empty for anything else."""
     certificate = load_ssh_public_identity(text)
     if not isinstance(certificate, SSHCertificate):
         return b""

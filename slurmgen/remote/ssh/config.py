@@ -65,7 +65,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     identity_files: tuple[Path, ...]
     certificate_files: tuple[Path, ...] = ()
     identities_only: bool
-    "Whether to offer no other keys of the agent than those of identity_files."
+    "Whether to offer only those keys of the agent that identity_files name."
     agent: str | None = None
     "The agent's socket, or none; None for the usual one."
     known_hosts: tuple[Path, ...]
@@ -106,20 +106,11 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-
-
 _SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-
-
 _DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-
-
 # A host name is inserted into a ProxyCommand, which a shell runs; OpenSSH refuses the same names.
 _HOST = re.compile(r"[\w:\[\]%][\w.:\[\]%-]*")
-
-
 _USER = re.compile(r"[^-\s\x00-\x1f;&<>|`$'\"\\(){}][^\s\x00-\x1f;&<>|`$'\"\\(){}]*")
-
 
 _SWITCHES = {
     "publickey": "pubkeyauthentication",
@@ -127,16 +118,10 @@ _SWITCHES = {
     "password": "passwordauthentication",
 }
 
-
 # `[USER@]HOST[:PORT]`, as ProxyJump has it; an IPv6 address stands in brackets.
 _HOST_SPEC = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?/?")
-
-
 _MAX_JUMPS = 8
-
-
 _PROXY_SSH = re.compile(r"^\s*(?:\S*/)?ssh(?=\s)")
-
 
 Options = Mapping[str, Sequence[str]]
 "The options of ssh_config for a host: keywords in lower case, with their values."
@@ -146,7 +131,6 @@ def destination(name: str, config_file: str | None = None, jump: str | None = No
     """The destination of `[USER@]HOST`, by `config_file` or else by the user's and the system's ssh_config.
 
     Args:
-        name: the host as given.
         config_file: the ssh_config that is read instead.
         jump: the value of ProxyJump if ssh_config has neither ProxyJump nor ProxyCommand for the host.
 
@@ -179,7 +163,6 @@ def _check_readable(config_file: Path | None) -> None:
 def _resolved(
     spec: HostSpec, config_file: Path | None, behind: tuple[str, ...], jump: str | None = None
 ) -> Destination:
-    """A host with its jump hosts; `behind` are the hosts that are reached through it."""
     if str(spec) in behind or len(behind) > _MAX_JUMPS:
         raise ValueError(f"its ProxyJump is circular: {' -> '.join((*behind, str(spec)))}")
     options = _read_options(spec, config_file)
@@ -190,7 +173,6 @@ def _resolved(
 
 
 def _leaves_jump_open(spec: HostSpec, file: Path | None, options: Options, jump: str) -> bool:
-    """Whether ssh_config does not say how a host is reached."""
     if {"proxyjump", "proxycommand"} & options.keys():
         return False
     if program := shutil.which("ssh"):
@@ -199,7 +181,6 @@ def _leaves_jump_open(spec: HostSpec, file: Path | None, options: Options, jump:
 
 
 def _jump(words: str, config_file: Path | None, behind: tuple[str, ...]) -> Destination | None:
-    """The last host of ProxyJump. Each is reached through the one before it."""
     jump: Destination | None = None
     for spec in map(_parsed, words.split(",") if words else ()):
         if jump is None:
@@ -220,7 +201,6 @@ def _parsed(word: str) -> HostSpec:
 
 
 def _proxy_jump(options: Options) -> str:
-    """The value of ProxyJump; empty if a ProxyCommand precedes it."""
     first = next((word for word in options if word in {"proxyjump", "proxycommand"}), "")
     words = options[first][0] if first == "proxyjump" else ""
     return "" if words.lower() == "none" else words
@@ -291,7 +271,6 @@ def _paths(texts: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _agent(value: str) -> str | None:
-    """The socket that IdentityAgent names, itself or by an environment variable."""
     if value in {"", "SSH_AUTH_SOCK"}:
         return None
     path = os.environ.get(value[1:], "none") if value.startswith("$") else value
@@ -324,9 +303,7 @@ _OPTIONS = (
     _Option("MACs", "digests", "hmac-sha2-*,hmac-sha1,hmac-sha1-etm@openssh.com"),
 )
 
-
 ALGORITHM_KEYWORDS = tuple(option.name.lower() for option in _OPTIONS)
-
 
 _STANDARD_NAME = {"curve25519-sha256@libssh.org": "curve25519-sha256"}
 
@@ -364,7 +341,6 @@ def allowed(value: str, available: Sequence[str], default: str) -> tuple[str, ..
 
 
 def _matching(patterns: str, available: Sequence[str]) -> list[str]:
-    """The names that match a list of patterns, in the list's order."""
     return [name for pattern in patterns.split(",") for name in available if _is(pattern.strip(), name)]
 
 
@@ -373,18 +349,11 @@ def _is(pattern: str, name: str) -> bool:
 
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-
-
 TIMEOUT = 30.0
 "Seconds for the commands of `Match exec` and for the canonicalization of names."
 
-
 _PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
-
-
 _EXPANDED = {"certificatefile", "identityagent", "identityfile", "proxycommand", "proxyjump", *_PATH_LISTS}
-
-
 # ssh prints paths without quotes, also with blanks in them; each begins with a slash or a tilde.
 _NEXT_PATH = re.compile(r"\s+(?=[/~])")
 
@@ -444,7 +413,6 @@ def _ssh_output(argv: list[str]) -> str:
 
 
 def _tokens(alias: str, values: dict[str, list[str]]) -> dict[str, str]:
-    """The values of ssh_config's tokens (%h), which ssh expands only when it connects."""
     host, local = values["hostname"][0], socket.gethostname()
     return {
         "%": "%",
@@ -473,18 +441,11 @@ def _home() -> str:
 
 DEEPEST = 16
 "How deep files may include one another, as in OpenSSH."
-
-
 MOST_FILES = 256
 "Number of files that are read; each takes longer than the one before."
 
-
 _ALONE = {"all", "canonical", "final"}
-
-
 _WITH_VALUE = {"exec", "host", "localuser", "originalhost", "user"}
-
-
 _PROBE = "slurmgenprobe"
 
 
@@ -565,7 +526,6 @@ def _check_match(value: str) -> None:
 
 
 def _included(patterns: str) -> Iterator[Path]:
-    """The files that an Include names; relative ones are in ~/.ssh."""
     home = Path("~/.ssh").expanduser()
     for pattern in shlex.split(patterns):
         whole = home / Path(pattern).expanduser()

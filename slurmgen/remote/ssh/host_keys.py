@@ -22,18 +22,10 @@ from slurmgen.remote.ssh.config import Destination
 
 KNOWN_HOSTS_LIMIT = 16_000_000
 "Bytes of a file; those of large sites have a few megabytes."
-
-
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
-
-
 _BLANKS = re.compile(r"[ \t]+")
-
-
 # OpenSSH accepts these as names of the key, too.
 _RSA = {"ssh-rsa", "rsa-sha2-256", "rsa-sha2-512"}
-
-
 # Its base64 decoder skips them, such as the carriage return of a file from Windows.
 _SKIPPED = str.maketrans("", "", "\r\v\f")
 
@@ -109,7 +101,6 @@ def _lines_of(path: Path) -> Iterator[str]:
 
 
 def _is_for(field: str, host: str) -> bool:
-    """Whether the first field of a line, a hashed name or patterns, is for a host."""
     if field.startswith("|"):
         with contextlib.suppress(AssertionError, IndexError, ValueError):
             return HostKeys.hash_host(host, field) == field
@@ -149,7 +140,7 @@ class Known(Struct, frozen=True):
         return self.has_authority and not self.accepted
 
     def algorithms(self, available: Iterable[str]) -> list[str]:
-        """The host key algorithms to request: those of the known keys first."""
+        """The host key algorithms to request; the known keys' algorithms come first."""
         names = [name for key in self.accepted for name in _algorithms(key)]
         return sorted(available, key=lambda name: name not in names)
 
@@ -247,8 +238,6 @@ def _entries(paths: Iterable[Path], host: str) -> list[Entry]:
 
 
 _MAGIC = b"SSHKRL\n\0"
-
-
 _TIMEOUT = 30.0
 
 

@@ -38,23 +38,13 @@ from slurmgen.text import visible
 
 LOGIN_TIMEOUT = 300.0
 "Seconds for a login; the user may have to look up a code."
-
-
 UNATTENDED_TIMEOUT = 60.0
 "Seconds for a login without a terminal."
-
-
 _MESSAGE_TIMEOUT = 1.0
 "Seconds until the message of a successful login is read. There is none if another ssh made the connection."
-
-
 _END_TIMEOUT = 5.0
-
-
 # ssh ignores ^C, which slurmgen handles: it ends ssh, or goes on to find out the state of a job.
 _IGNORES_INTERRUPT = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "ssh"]
-
-
 # If slurmgen is killed, the pipe ends without a line: this ends ssh, and removes the folder of its socket.
 _WATCHED = (
     *("/bin/sh", "-c"),
@@ -64,16 +54,11 @@ _WATCHED = (
     'exec "$@" 4<&-',
     "ssh",
 )
-
-
 _POLL = 0.002, 0.1
 "Seconds between two checks for the socket, which ssh makes after the login; the longer it takes, the more."
 
-
 _SUMMARY = re.compile(r"Transferred: |Bytes per second: |Authenticated to ")
 "What ssh prints at the beginning and the end of any connection."
-
-
 _CLOSED = re.compile("Connection (?:closed|reset) by")
 
 
@@ -88,11 +73,7 @@ class Failure(Struct, frozen=True):
 
 
 _TRY = "`{ssh}` must work first."
-
-
 _NETWORK = f"Check the host name and your network (is a VPN needed?); {_TRY}"
-
-
 ERRORS = (
     Failure(
         "IDENTIFICATION HAS CHANGED",
@@ -271,16 +252,10 @@ def failure(to: Destination, output: str, *, is_unattended: bool) -> errors.Slur
 
 FAILED = 255
 "Exit status of ssh itself; a remote command may have it too."
-
-
 _REFUSED = re.compile(r"session request failed|Session open refused|open failed")
 "What ssh prints if the host opens no further session on the shared connection."
-
-
 _REFUSAL = 0.2
 "Seconds in which ssh ends if a port is refused; later, the connection ends without a byte."
-
-
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
 
 
@@ -393,7 +368,6 @@ class OpenSshTransport(Closing):
         return [*ssh, "--", self._alias, command_line(argv)]
 
     def _another(self) -> list[str]:
-        """The words of ssh for another connection, which is made without a prompt."""
         to = structs.replace(self._to, sharing=None)
         login = self._resources.enter_context(Login(to, None))
         other = login.transport()
@@ -401,7 +375,6 @@ class OpenSshTransport(Closing):
         return other._ssh
 
     def _no_status(self, argv: Sequence[str], frame: Frame, status: int) -> RemoteError:
-        """The error for a command whose end was not received."""
         return frame.unfinished(argv, status) if is_shared(self._ssh, self._alias) else self._broken()
 
     def _broken(self) -> ConnectionBroke:
@@ -415,7 +388,7 @@ class OpenSshTransport(Closing):
 
 
 class _Parts:
-    """What a stream yields, of which the first part is read ahead; then the exit status of ssh."""
+    """The parts of a stream, the first one read ahead; `status` is the exit status of ssh at its end."""
 
     def __init__(self, parts: Generator[bytes, None, int]) -> None:
         self._parts = parts
@@ -440,7 +413,6 @@ class _Parts:
 
 
 def _is_refused(frame: Frame, status: int) -> bool:
-    """Whether the host opened no session, so that nothing was begun."""
     return status == FAILED and not frame.out.has_begun and bool(_REFUSED.search(frame.err.noise))
 
 
@@ -548,16 +520,10 @@ _ALWAYS = {
     # An unknown host is refused, as everywhere in slurmgen: only the user adds to known_hosts.
     "StrictHostKeyChecking": "yes",
 }
-
-
 # The messages of a jump host are kept for the error, such as an unknown host key.
 _FOR_JUMP_HOST = {"LogLevel": "INFO"}
-
-
 # For a shared connection. If it has ended, a failing ProxyCommand keeps ssh from opening another one.
 _SHARED = {"BatchMode": "yes", "ControlMaster": "no", "LogLevel": "ERROR", "ProxyCommand": "false"}
-
-
 _ALIVE_TIMEOUT = 10.0
 
 

@@ -46,12 +46,8 @@ from slurmgen.remote.transport import (
 
 INTERVAL = 15.0
 "Seconds between two requests to the host; they also keep the connection alive in firewalls."
-
-
 SILENCE = 45.0
 "Seconds without a byte after which the connection counts as broken."
-
-
 _POLL = 1.0
 
 
@@ -121,16 +117,10 @@ class Keepalive:
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
-
-
 HANDSHAKE_LIMIT = 1_000_000
 "Bytes that a host may send before the key exchange; a few kilobytes are usual."
-
-
 ANSWER_TIMEOUT = 120.0
 "Seconds for one authentication step; the user may have to look up a code."
-
-
 # Without a handler Python prints paramiko's warnings, tracebacks included.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -258,7 +248,6 @@ def _socket(
 
 
 def _forwarded(to: Destination, previous: Link) -> paramiko.Channel:
-    """A channel to a host, through its jump host."""
     assert to.jump  # noqa: S101 (`previous` leads to it)
     try:
         return previous.connection.open_channel(
@@ -361,7 +350,6 @@ class SshTransport(Closing):
         return self._completed(argv, Frame(self.where, self.shell, argv, input), timeout, timeout)
 
     def _completed(self, argv: Sequence[str], frame: Frame, timeout: float, patience: float) -> Completed:
-        """A command that has ended, in a session that opens within `patience`."""
         with (
             ThreadPoolExecutor(2) as pool,
             self._opened(argv, frame, patience) as channel,
@@ -446,14 +434,11 @@ class SshTransport(Closing):
         self._resources.close()
 
     def _another(self) -> Link:
-        """Another connection, made without a prompt."""
         link = logged_in(self._to, None, self._resources)
         self._links.append(link)
         return link
 
     def _session(self, timeout: float) -> paramiko.Channel:
-        """A channel for a command."""
-
         def begin(link: Link) -> paramiko.Channel | None:
             try:
                 with self._opening:
@@ -467,7 +452,6 @@ class SshTransport(Closing):
 
     @contextlib.contextmanager
     def _opened(self, argv: Sequence[str], frame: Frame, timeout: float) -> Iterator[paramiko.Channel]:
-        """A channel in which the command runs; closed with the block."""
         channel = self._session(timeout)
         try:
             self._execute(channel, frame.argv, timeout, argv)
@@ -506,7 +490,6 @@ class SshTransport(Closing):
     def _no_status(
         self, argv: Sequence[str], frame: Frame | None, channel: paramiko.Channel, status: int
     ) -> RemoteError:
-        """The error for a command that ended without an exit status."""
         connection = channel.get_transport()
         if any(link.keepalive.timed_out for link in self._links if link.connection is connection):
             return ConnectionFailed(
@@ -544,7 +527,7 @@ def _drain(channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Fr
 
 
 def _exit_status(channel: paramiko.Channel, frame: Frame) -> int:
-    """The exit status of a channel, -1 if there is none; that of a command has arrived before."""
+    """The exit status of a channel, -1 if there is none; a command's own status has arrived before."""
     channel.status_event.wait(END_TIMEOUT if frame.out.status is not None else None)
     return channel.exit_status
 
@@ -594,6 +577,5 @@ def _feed(channel: paramiko.Channel, parts: Iterable[bytes]) -> None:
 
 
 def _close(channel: paramiko.Channel) -> None:
-    """Close a channel, also that of a broken connection."""
     with contextlib.suppress(*_BROKEN):
         channel.close()

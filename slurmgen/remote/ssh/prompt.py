@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 "Number of attempts at a prompt, as in OpenSSH."
-
-
 _TERMINAL = "/dev/tty"
 
 
@@ -110,19 +108,12 @@ def _restore(terminal: int, settings: list[object]) -> None:
 
 
 _PART = 65536
-
-
 _TURN = 0.05
 "Seconds until it is tried again to send what the other side did not take."
 
 
 def attach_terminal(channel: "paramiko.Channel", execute: Callable[[], None]) -> int:
-    """Run a command with the terminal of this process; returns its exit status, -1 if it has none.
-
-    Args:
-        channel: a new channel.
-        execute: starts the command in it.
-    """
+    """Run a command with the terminal of this process; returns its exit status, -1 if it has none."""
     columns, lines = size()
     channel.get_pty(os.environ.get("TERM", "vt100"), columns, lines)
     execute()

@@ -55,7 +55,6 @@ class Sessions(Generic[LinkT]):
             pause = min(2 * pause, _PAUSE[1])
 
     def _has_another(self, count: int) -> bool:
-        """Whether there is a connection more than that many."""
         with self._adding:
             if len(self._links) == count and self._may_add:
                 try:

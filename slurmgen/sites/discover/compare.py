@@ -29,8 +29,6 @@ def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Ite
     """The facts that profile and cluster state differently. What a profile leaves out does not count.
 
     Args:
-        site: the profile.
-        found: the cluster.
         all_types: whether the cluster must have every GPU type; a twin has one for each partition.
     """
     yield from _missing("partitions", site.partitions, found.partitions, "no such partition")
@@ -71,7 +69,6 @@ def _remove_types(values: dict[str, Any], types: Collection[str]) -> None:
 
 
 def _different(site: Site, found: Discovery) -> Iterator[tuple[Fact, Any]]:
-    """Each fact of the cluster that the profile states otherwise, with what it states."""
     for fact in found.facts:
         stated = _stated(site, fact.keys)
         if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] in _NOT_COMPARED:
@@ -83,14 +80,12 @@ def _different(site: Site, found: Discovery) -> Iterator[tuple[Fact, Any]]:
 def _missing(
     table: str, stated: Collection[str], reported: Collection[str], text: str
 ) -> Iterator[Difference]:
-    """The names that the cluster lacks, if it reported any."""
     for name in stated if reported else ():
         if name not in reported:
             yield Difference(f"{table}.{name}", "stated", text)
 
 
 def _gone_types(site: Site, found: Discovery) -> list[str]:
-    """The GPU types of a profile that no node has, if the cluster reported any GPUs."""
     reported = _types(found)
     has_gpus = any(fact.keys == ("node", "gpus") for fact in found.facts)
     return [name for name in _requested_types(site) if name not in reported] if has_gpus else []
@@ -106,7 +101,7 @@ def _types(found: Discovery) -> set[str]:
 
 
 def _is_same(fact: Fact, stated: Any) -> bool:
-    """Whether the values are equal; those of memory may differ by the MiB that rounding makes."""
+    """Whether the values are equal; sizes of memory may differ by the MiB of rounding."""
     mine, theirs = _canonical(stated), _canonical(fact.value)
     is_memory = "memory" in fact.keys[-1] or "memory" in fact.keys
     if is_memory and isinstance(mine, int) and isinstance(theirs, int):
@@ -115,7 +110,6 @@ def _is_same(fact: Fact, stated: Any) -> bool:
 
 
 def _stated(site: Site, keys: tuple[str, ...]) -> Any:
-    """The value of a profile under these keys; None if it states none."""
     value: Any = site
     for key in keys:
         if isinstance(value, dict):
@@ -166,7 +160,6 @@ def _head_notes(found: Discovery, date: str) -> Iterator[str]:
 
 
 def _tables(found: Discovery, date: str) -> Iterator[str]:
-    """The tables in the order of their first facts, each with its notes."""
     tables: dict[Keys, list[str]] = {}
     seen: dict[Keys, str] = {}
     for fact in found.facts:
@@ -203,7 +196,6 @@ def command_name(command: str) -> str:
 
 
 def _sources(found: Discovery, date: str) -> Iterator[str]:
-    """A source for the facts of the login node, and one for those of a job."""
     probed = [".".join(fact.keys) for fact in found.facts if fact.command == PROBE]
     others = [fact.keys[0] for fact in found.facts if fact.command != PROBE]
     yield from _source("discover", "slurmgen sites discover", others, date)

@@ -60,7 +60,6 @@ def _facts(lines: Sequence[tuple[str, str]]) -> Iterator[Fact]:
 
 
 def _notes(lines: Sequence[tuple[str, str]]) -> Iterator[Fact]:
-    """What a profile has no key for. Topology tables keep their columns."""
     for name, text in sorted(lines, key=lambda line: line if line[0] == "task" else ()):
         title = _TITLES.get(name)
         if title and text:

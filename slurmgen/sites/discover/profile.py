@@ -127,7 +127,6 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _kinds_of(node: Mapping[str, str]) -> Iterator[Kind]:
-    """A kind for each type of the node's GPUs; one without GPUs if it has none."""
     # CPUEfctv, since 22.05, leaves out the cores that are reserved for the system.
     cpus = number(node.get("CPUEfctv")) or number(node.get("CPUTot")) or 0
     memory = (number(node.get("RealMemory")) or 0) - (number(node.get("MemSpecLimit")) or 0)
@@ -153,14 +152,8 @@ def _least_memory(found: Iterable[Kind]) -> dict[Kind, int]:
 
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-
-
 PARTITION_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99}")
-
-
 Keys = tuple[str, ...]
-
-
 Entry = Mapping[str, str]
 
 
@@ -252,8 +245,6 @@ def _qos(text: str) -> dict[str, Entry]:
 
 
 _ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
-
-
 _PROGRAMS = {"ch-run": "charliecloud"}
 
 
@@ -334,7 +325,6 @@ def cluster_name(replies: Mapping[str, Answer]) -> str:
 
 
 def _engines(replies: Mapping[str, Answer]) -> tuple[str, ...]:
-    """The container engines of the login node, the preferred one first."""
     words = [line.removeprefix("engine ") for line in output(replies, LOGIN_NODE).splitlines()]
     found = {_PROGRAMS.get(word, word) for word in words}
     return tuple(name for name in _ENGINES if name in found)
@@ -368,7 +358,6 @@ def node_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
 
 
 def _type(name: str, of_type: list[Kind], base: Kind, usual_shares: Shares) -> Iterator[Fact]:
-    """A GPU type, with its node if all its nodes differ from the usual one in the same way."""
     kind = usual([Counter(of_type)])
     if kind and len({other.shape for other in of_type}) == 1 and kind.shape != base.shape:
         yield from shape(("gpu", "types", name), kind)
@@ -441,32 +430,20 @@ _CONFIG = (
     *("SLURM_VERSION", "JobSubmitPlugins", "CliFilterPlugins", "EnforcePartLimits"),
     *("DefMemPerNode", "DefMemPerCPU", "JobRequeue", "KillWait", "PreemptMode", "PriorityFlags"),
 )
-
-
 _PARTITION = (
     *("AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos", "AllowGroups", "QoS", "DefaultTime"),
     *("DefMemPerNode", "DefMemPerCPU", "MaxMemPerCPU", "PreemptMode", "TRESBillingWeights"),
 )
-
-
 _QOS = ("Flags", "MaxTRES", "MaxTRESPerUser", "MaxTRESPerNode", "GrpTRES", "UsageFactor", "MaxJobsPerUser")
-
-
 _LOGIN_NODE = {
     "architecture ": "architecture of the login node",
     "engine ": "container engines",
     "module ": "modules",
 }
-
-
 _USUAL = {"ALL", "OFF", "1.000000", "1"}
 "Values that change nothing."
-
-
 _MOST = 40
 "Kinds of nodes that are listed."
-
-
 _LONGEST = 200
 "Characters of a line from the cluster."
 
@@ -495,7 +472,6 @@ def _values(
 
 
 def _kind_facts(cluster: Cluster) -> Iterator[Fact]:
-    """Every kind of node with its number, its partitions and its features, the commonest first."""
     counts: Counter[Kind] = Counter()
     partitions: dict[Kind, dict[str, None]] = {}
     for group in cluster.groups:
@@ -543,8 +519,6 @@ SLURM_CANNOT_KNOW = (
     "modules, and the variables that NCCL needs on this network",
     "whether compute nodes reach the internet",
 )
-
-
 _ABOUT = {
     CONFIG: "the configuration",
     PARTITIONS: "partitions",
@@ -552,7 +526,6 @@ _ABOUT = {
     ASSOCIATIONS: "accounts",
     QOS: "QoS and their limits",
 }
-
 
 _JOB_LIMITS = ("MaxTRES", "MaxTRESPerUser", "GrpTRES")
 "A job above any of these never starts."
@@ -571,7 +544,7 @@ def partition_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
 
 
 def _limits(cluster: Cluster, entry: Entry) -> Iterator[Fact]:
-    """The limits of a partition, which are also those of its own QoS: the stricter one holds."""
+    """The limits of a partition and of its own QoS: the stricter one holds."""
     own = _partition_limits(cluster, entry)
     of_qos = _job_limits(cluster.qos.get(entry.get("QoS", ""), {}))
     for key in own:
@@ -626,7 +599,6 @@ def _seconds(text: str) -> float | None:
 
 
 def _nodes(cluster: Cluster, entry: Entry, found: Hardware, usual_shares: Shares) -> Iterator[Fact]:
-    """The GPUs of a partition, and its nodes and shares where they differ from the usual ones."""
     name = entry["PartitionName"]
     counts = found.by_partition.get(name, Counter())
     kind = usual([counts])
@@ -671,7 +643,6 @@ def _qos_limits(row: Entry) -> dict[str, Any]:
 
 
 def _job_limits(row: Entry) -> dict[str, Any]:
-    """The limits of a QoS on each job."""
     most, fewest = [row.get(key, "") for key in _JOB_LIMITS], [row.get("MinTRES", "")]
     return {
         "max_time": known(row.get("MaxWall")),

@@ -5,61 +5,32 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 CONFIG = "scontrol show config"
-
-
 PARTITIONS = "scontrol --all --oneliner show partition"
-
-
 NODES = "scontrol --all --oneliner show node"
-
-
 ASSOCIATIONS = (
     "sacctmgr --noheader --parsable2 show associations user=$USER "
     "format=Account,QOS,DefaultQOS,Cluster,Partition"
 )
-
-
 QOS_FIELDS = (
     *("Name", "MaxWall", "MaxTRES", "MinTRES", "Flags", "MaxJobsPerUser", "MaxSubmitJobsPerUser"),
     *("MaxTRESPerUser", "MaxTRESPerNode", "GrpTRES", "UsageFactor"),
 )
-
-
 QOS = f"sacctmgr --noheader --parsable2 show qos format={','.join(QOS_FIELDS)}"
-
-
 LOGIN_NODE = "login node"
-
-
 PROBE = "the probe job"
-
-
 COMMANDS = (CONFIG, PARTITIONS, NODES, ASSOCIATIONS, QOS)
-
-
 ENGINES = ("apptainer", "singularity", "podman-hpc", "shifter", "ch-run")
-
-
 MODULES = ("cuda", "nvhpc", "nccl", "aws-ofi", "rocm", "python", "pytorch", "conda", "uv", "apptainer")
 "The beginnings of the names of modules that matter to a training job."
-
-
 FREE_TEXT = ("Reason", "Comment", "Extra")
 "The last keys of a node: their values may look like further keys."
-
-
 NODE_KEYS = (
     *("Arch", "AvailableFeatures", "CPUEfctv", "CPUTot", "Gres", "MemSpecLimit", "Partitions"),
     *("RealMemory", "State", "ThreadsPerCore"),
 )
-
-
 _SECONDS = 30
-
-
 _MOST_BYTES = 100_000_000
 "Of nodes that are grouped: there are 130,000 in as many."
-
 
 # The login node groups equal nodes: 10,000 of them are 10 MB, and a few lines in groups.
 QUERY = f"""
@@ -120,14 +91,8 @@ def answers(output: bytes) -> dict[str, Answer]:
 
 COUNT = "count"
 "The key for the number of equal records, which `uniq -c` prints in front of them."
-
-
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
-
-
 _DIGITS = 9
-
-
 _ABSENT = frozenset(("", "(null)", "N/A", "NONE", "None", "UNLIMITED", "INFINITE"))
 
 
@@ -196,7 +161,7 @@ def gpus(gres: str | None) -> tuple[Gres, ...]:
 
 
 def _type_and_count(words: list[str]) -> tuple[str, int]:
-    """The words behind `gpu:`, of which either may be missing; a type may consist of digits."""
+    """The words behind `gpu:`; either may be missing, and a type may consist of digits."""
     if len(words) == 1 and number(words[0]) is None:
         return words[0], 1
     count = number(words[-1]) if words else 1

@@ -47,26 +47,14 @@ from slurmgen.web.jobs.rows import job_of, key_of, record_of, record_of_job
 from slurmgen.web.pages import fields, page
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
-
-
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
-
-
 FAILED = "failed"
 "Instead of the number of a task: those that failed."
-
-
 SBATCH = (PER_CPU, PER_GPU)
 "The options of sbatch that the form has."
-
-
 FIELDS = ("time", "gpus", "mem", *SBATCH)
 "All that may change: fields of the request, and those options."
-
-
 _CHANGED = "it is not known whether this form has submitted a job, and the form has changed since"
-
-
 _AS_SENT = "Undo the changes and press Submit, which finds the job. For another job, open the form again."
 
 
@@ -152,9 +140,6 @@ def submit_again(
     """Submit it exactly once, however often the same form is sent.
 
     Args:
-        original: the job that is submitted again.
-        form: what the user chose.
-        connections: those of the server.
         known: the job of each form whose key another command's entry replaced.
 
     Returns:
@@ -185,7 +170,6 @@ def _of_this(original: Original, earlier: Record) -> Record:
 
 
 def _changes(original: Original, form: Form) -> JobRequest:
-    """The fields of the request that differ from those of the job."""
     changed = _changed_texts(original, form)
     sbatch = {name: changed.pop(name) for name in SBATCH if name in changed}
     values = {name: _number(text) if name == "gpus" else text for name, text in changed.items()}
@@ -211,7 +195,6 @@ def _number(text: str) -> int:
 
 
 def _command(original: Original, form: Form) -> str:
-    """The command line that makes the same submission."""
     changed = _changed_texts(original, form)
     options = [f"--{'sbatch=' * (name in SBATCH)}{name}={text}" for name, text in changed.items()]
     site = [f"--site={form.site}"] if form.site not in ("", original.kept.site) else []
@@ -228,13 +211,11 @@ def _changed_texts(original: Original, form: Form) -> dict[str, str]:
 
 
 def _had(original: Original) -> dict[str, str]:
-    """What the job asked for; of a batch script, only what overrode its header."""
     kept = original.kept
     return _texts(kept.options if kept.batch_script else kept.request)
 
 
 def _texts(asked: JobRequest) -> dict[str, str]:
-    """The fields of the form, by a request."""
     fields = {name: value for name, value in structs.asdict(asked).items() if value is not None}
     values = given(asked.sbatch) | fields
     return {name: str(values.get(name, "")) for name in FIELDS}
@@ -288,12 +269,11 @@ def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
 
 
 def _is_task(job: Job) -> bool:
-    """Whether it is one task of a job, whose state is not that of the job."""
+    """Whether it is one task of a job; its state is not the job's."""
     return str(job.id) != record_of_job(job).id
 
 
 def _reports(request: Request) -> list[Report]:
-    """What is known of the jobs that an address names."""
     is_whole = request.query_params.get("whole") == "1"
     job, board = asked_job(request, may_be_pending=is_whole), state_of(request).board
     record, alone = record_of_job(job), Report(job=job, state=UNKNOWN)
@@ -319,10 +299,7 @@ CANCEL_ROUTES = (
     Route("/jobs/{key}/cancel", do_cancel, methods=["POST"]),
 )
 
-
 _LABELS = {"time": "Time limit", "gpus": "GPUs"}
-
-
 _MEMORY = {"mem": "Memory per node", PER_CPU: "Memory per CPU", PER_GPU: "Memory per GPU"}
 
 
@@ -343,13 +320,11 @@ def ask_resubmit(request: Request) -> Response:
 
 
 def _tasks(job: Job, failed: int) -> str:
-    """What the form chooses first: the task of the address, else those that failed, else all."""
     _, _, task = job.id.number.partition("_")
     return task or (FAILED if failed else "")
 
 
 def _failed(request: Request, original: Original) -> int:
-    """How many tasks of a sweep failed, as far as it is known."""
     board, record = state_of(request).board, original.record
     reports = board.group(record.part_of) or list(filter(None, [board.report(key_of(record))]))
     states = (state.state for report in reports for state in report.states)
@@ -397,7 +372,6 @@ def _resubmit_done(request: Request, given: dict[str, str]) -> Response:
 
 
 def _labels(form: Form) -> dict[str, str]:
-    """The labels of the fields: one for memory, unless several have a value."""
     memory = {name for name in _MEMORY if form.values[name]} or {"mem"}
     return _LABELS | {name: label for name, label in _MEMORY.items() if name in memory}
 

@@ -81,7 +81,7 @@ class Contacts:
         return self._problems.get(None) != before
 
     def wait(self, route: Route, asked: float) -> bool:
-        """Record that a query of that time has no reply yet. Returns whether that is new."""
+        """Record that the query started at `asked` is still unanswered. Return whether that is new."""
         if route in self._problems or self._replied.get(route, 0.0) >= asked:
             return False
         return self._put(route, _LATE, "")
@@ -155,8 +155,6 @@ class Table:
 
 
 _UNEXPLAINED = "it is not known why it failed"
-
-
 _SETTLED = 2.0
 "Seconds; the coarsest clock of a file system counts single ones."
 
@@ -260,19 +258,19 @@ class Board:
             self._mark(route, answered)
 
     def wait(self, route: Route, asked: float) -> None:
-        """Take that a query has no reply yet, which began at that time in seconds since 1970."""
+        """Record that the query started at `asked` is still unanswered."""
         with self._lock:
             self._mark(route, self._contacts.wait(route, asked))
 
     def fail_all(self, error: SlurmgenError | None) -> bool:
-        """Take why no job can be queried, None if that is over; returns whether this is new."""
+        """Set or clear the error that stops all queries; return whether it changed."""
         with self._lock:
             is_new = self._contacts.fail_all(error)
             self._count(is_new)
             return is_new
 
     def fail(self, route: Route, error: SlurmgenError) -> None:
-        """Take that a site was not reached. What is known of its jobs stays."""
+        """Record that a site was not reached. What is known of its jobs stays."""
         with self._lock:
             is_new = self._contacts.fail(route, error)
             jobs = self.active().get(route, [])
@@ -285,14 +283,12 @@ class Board:
         return self._reports[key_of(record_of_job(job))]
 
     def _replace(self, reports: Iterable[Report]) -> None:
-        """Replace the reports of jobs that are still in the ledger."""
         found = {key_of(record_of_job(report.job)): report for report in reports}
         found = {key: report for key, report in found.items() if key in self._reports}
         self._reports |= found
         self._make_rows(found)
 
     def _take(self, records: Mapping[str, Record]) -> None:
-        """Make the reports and rows fit the ledger."""
         before, self._reports = self._reports, self._of_ledger(records)
         groups, self._members = self._members, groups_of(records)
         moved = {key for name in groups.keys() ^ self._members.keys() for key in groups.get(name, ())}
@@ -320,12 +316,10 @@ class Board:
         return recall(job, _UNEXPLAINED) or Report(job=job, state=UNKNOWN)
 
     def _group_of(self, report: Report) -> str:
-        """The group of several that a job is in; empty if it is in none."""
         group = record_of_job(report.job).part_of
         return group if group in self._members else ""
 
     def _make_rows(self, keys: Iterable[str]) -> None:
-        """Make the rows of these jobs and of their groups."""
         now, rows = self.now(), self._table.rows
         groups = {key: self._group_of(self._reports[key]) for key in keys}
         made = [job_row(self._known(self._reports[key]), now, rows, group) for key, group in groups.items()]
@@ -334,23 +328,19 @@ class Board:
         self._notify(self._table.put(made))
 
     def _known(self, report: Report) -> Known:
-        """A report, and whether it may be old."""
         return Known(report, is_old=not report.ended and self._contacts.problem(report.job.route) is not None)
 
     def _order_rows(self) -> None:
-        """Sort the rows as the ledger is, a group before its jobs, and drop those that are not in it."""
         reports = self._reports.items()
         ids = (row for key, report in reports for row in ids_of(key, self._group_of(report)))
         self._notify(self._table.order(ids))
 
     def _mark(self, route: Route, changed: bool) -> None:
-        """Begin a new version, if whether a site is reached has changed."""
         if changed:
             self._make_rows(key_of(record_of_job(job)) for job in self.active().get(route, []))
         self._count(changed)
 
     def _count(self, changed: bool) -> None:
-        """Begin a new version, if something beside the rows has changed."""
         if changed:
             self._table.count()
         self._notify(changed)

@@ -35,18 +35,10 @@ from slurmgen.web.pages import page
 
 SHOWN = 500
 "Files in the table."
-
-
 _LOGS = (".out", ".err", ".log")
-
-
 _MOST_JOBS = 64
-
-
 _names: dict[tuple[str, str, int | None], dict[str, str]] = {}
 "The names of listed files by their hashes, of the jobs that were looked at last."
-
-
 _lock = Lock()
 
 
@@ -170,7 +162,6 @@ def _parts(request: Request, job: Job, name: str) -> Iterator[bytes]:
 
 
 def _disposition(name: str) -> str:
-    """An attachment of that name, with a plainer one for old browsers."""
     shown = visible(PurePosixPath(name).name)
     plain = _NOT_PLAIN.sub("_", shown)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(shown, safe='')}"

@@ -24,7 +24,6 @@ from slurmgen.web.pages import page, settings_of
 _MOST_LISTED = 128
 "Ranks that a field offers by number; of more, the user types one."
 
-
 _STARTS = {
     "ok": "Starts after the completion of",
     "notok": "Starts after the failure of",
@@ -58,14 +57,12 @@ def show(request: Request) -> Response:
 
 
 def _parameters(job: Job) -> list[dict[str, str]]:
-    """The parameters of the runs of a task; of one run, if that is asked for."""
     table, (_, _, index) = table_of(job.record), str(job.id).partition("_")
     runs = list(table.tasks.get(int(index), ())) if table and index else []
     return runs if job.run is None else runs[job.run : job.run + 1]
 
 
 def _facts(job: Job, record: Record) -> Iterator[tuple[str, str]]:
-    """Where the job comes from: labels and texts."""
     yield from ((label.capitalize(), text) for label, text in origin(job))
     rows = (("Run folder", record.folder), ("Snapshot", record.snapshot))
     yield from ((label, text) for label, text in rows if text)
@@ -92,7 +89,6 @@ def _plain(value: object) -> str:
 
 
 def _links(request: Request, job: Job, record: Record) -> Iterator[tuple[str, str, str]]:
-    """Related jobs: how, the name and the address of each."""
     for how, other in _related(job, record):
         at = f" at {other.site}" * (other.site != record.site)
         yield how, f"{other.name} {other.id}{at}", _address(request, other)
@@ -112,7 +108,6 @@ def _related(job: Job, record: Record) -> Iterator[tuple[str, Record]]:
 
 
 def _active_group(request: Request, record: Record) -> int:
-    """How many jobs of the group of a job have not ended; 0 if that job is all that there is to cancel."""
     board = state_of(request).board
     board.read()
     members = [] if record.tasks else together(board, record)

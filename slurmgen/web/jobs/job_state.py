@@ -30,11 +30,7 @@ from slurmgen.web.jobs.rows import path_of, record_of_job
 from slurmgen.web.pages import page
 
 _TONE_AT_END = {"COMPLETED": "good", "CANCELLED": "muted", "GONE": "muted", "UNKNOWN": "muted"}
-
-
 _WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
-
-
 _RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 
 
@@ -68,7 +64,6 @@ def _show(request: Request) -> Response:
 
 
 def _jobs(job: Job) -> list[Job]:
-    """The job; of a whole sweep, all its arrays."""
     return all_arrays(job) if str(job.id) == record_of_job(job).id else [job]
 
 
@@ -101,7 +96,6 @@ def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
 
 
 def _tasks(job: Job, report: Report) -> list[str] | None:
-    """The listed tasks of a whole array of which each has a log; None for another job and for a sweep."""
     record = record_of_job(job)
     if record.tasks or not is_of_task(record.output) or str(job.id) != record.id:
         return None
@@ -124,12 +118,8 @@ def tone_of(state: str) -> str:
 
 
 _MOST_JOBS = 64
-
-
 _samplers: dict[Job, Sampler] = {}
 "They remember since when GPUs are idle, of the jobs that were looked at last."
-
-
 _lock = Lock()
 
 

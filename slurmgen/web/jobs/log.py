@@ -32,8 +32,6 @@ from slurmgen.web.jobs.rows import record_of
 
 LAST_LINES = 2000
 "Lines of a log that are shown at first."
-
-
 RETRY = 3000
 "Milliseconds after which a browser connects again."
 
@@ -103,7 +101,7 @@ class Feed:
 
 
 def log_of(transport: Transport, job: Job, file: str | None) -> str:
-    """The path of a log: that of the job, its `stderr`, or another file that the job made."""
+    """The path of a log: the job's own, its `stderr`, or another file that the job made."""
     if file is None or file == "stderr":
         return path_of(transport, job, stderr=file == "stderr")
     return file
@@ -173,20 +171,10 @@ def _to_end(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 Run = tuple[str, str]
 "A text and the classes of its style, such as `bold c1`."
-
-
 _STYLE = re.compile("\x1b\\[([0-9;:]{0,64})m")
-
-
 _ERASE = re.compile("\x1b\\[[0-9;]{0,8}K")
-
-
 _BOLD, _NOT_BOLD, _DEFAULT = 1, 22, 39
-
-
 _COLOURS = {base + number: f"c{number}" for base in (30, 90) for number in range(8)}
-
-
 _MORE = {38, 48}
 "They begin a colour of 256, or of all; it is left out."
 
@@ -210,7 +198,6 @@ def runs(line: bytes) -> list[Run]:
 
 
 def _styled(codes: str, bold: bool, colour: str) -> tuple[bool, str]:
-    """The style after some codes."""
     for code in (int(word or 0) for word in re.split("[;:]", codes)):
         if code in _MORE:
             break

@@ -33,15 +33,10 @@ from slurmgen.web.pages import page
 
 IDLE = 300.0
 "Seconds after the last use, after which a connection is closed."
-
-
 _BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
 "After these, the next user gets a new connection."
-
-
 REFUSED = 300.0
 "Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
-
 
 _BY_USER = re.compile("password|keyboard-interactive")
 "The logins that need the user; such a connection stays open."
@@ -137,7 +132,7 @@ class Connections:
             self._connect.forgive()
 
     def close(self) -> None:
-        """Close all connections, also those in use."""
+        """Close all connections, including those in use."""
         with self._lock:
             shared, self._shared = list(self._shared.values()), {}
         for one in shared:
@@ -188,7 +183,6 @@ class Connections:
         _close(shared)
 
     def _forget(self, route: Route, shared: _Shared) -> None:
-        """Let the next user open a new connection."""
         with self._lock:
             if self._shared.get(route) is shared:
                 del self._shared[route]
@@ -203,24 +197,14 @@ def _close(shared: _Shared) -> None:
 
 INTERVAL = 10.0
 "Seconds between two queries of a site."
-
-
 LONGEST = 300.0
 "Seconds until a site that is not reached is tried again, at most: some lock a user out who fails often."
-
-
 LATE = 5.0
 "Seconds after which a query without a reply is a problem of its site."
-
-
 LEASE = 20.0
 "Seconds for which a page that asks now and then is watched."
-
-
 _TICK = 1.0
 "Seconds between two looks at the ledger, where a command may have added a job."
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -271,7 +255,6 @@ class Poller:
             self._task = None
 
     async def _begin(self) -> None:
-        """Read the ledger, and begin the queries that are due."""
         try:
             await run_in_threadpool(self._board.read)
             self._begin_queries()
@@ -294,7 +277,6 @@ class Poller:
         await self._replies()
 
     async def _replies(self) -> None:
-        """Wait some seconds for the queries that have no reply yet."""
         if self._queries:
             await asyncio.wait(self._queries.values(), timeout=self._late)
 
@@ -313,7 +295,6 @@ class Poller:
         self._due[route] = time.monotonic() + wait
 
     def _ask(self, route: Route) -> float:
-        """Query a site; returns how long to wait until the next query."""
         jobs = self._board.active().get(route, [])
         try:
             with self._connections.use(route) as transport:
@@ -328,7 +309,6 @@ class Poller:
 
 
 def _shown(error: Exception) -> SlurmgenError:
-    """An error as the page shows it."""
     if isinstance(error, SlurmgenError):
         return error
     hint = "The terminal of the server shows its traceback. Please report it."
@@ -342,8 +322,6 @@ def _log_bug(error: Exception) -> None:
 
 _HEARTBEAT = 15.0
 "Seconds after which a comment is sent, so that a connection that is gone is noticed."
-
-
 _RETRY = "retry: 2000\n\n"
 "Milliseconds until the browser connects again."
 

@@ -21,12 +21,8 @@ from slurmgen.web.jobs.rows import job_of, record_of
 from slurmgen.web.pages import page
 
 _PLACE = ("task", "run", "whole")
-
-
 _MOST_RANKS = 1_000_000
 "If it is not known how many the job has."
-
-
 _MOST_TASKS = 4_000_001
 "Slurm's own limit for the tasks of an array."
 

@@ -19,11 +19,7 @@ from slurmgen.status.sweep import combined, is_sweep
 from slurmgen.text import visible
 
 Kind = Literal["running", "pending", "completed", "failed", "cancelled", "unknown"]
-
-
 KINDS: tuple[Kind, ...] = ("running", "pending", "failed", "cancelled", "completed", "unknown")
-
-
 _KIND: dict[str, Kind] = {
     "PENDING": "pending",
     "COMPLETED": "completed",
@@ -31,11 +27,7 @@ _KIND: dict[str, Kind] = {
     "UNKNOWN": "unknown",
     "GONE": "unknown",
 }
-
-
 _MINUTE = len("2026-01-31 12:00")
-
-
 _JITTER = 5
 "Seconds by which the begin of a run may seem to change between two queries."
 
@@ -53,7 +45,7 @@ class Row(Struct, frozen=True, kw_only=True):
     id: str
     "Its identifier in the page."
     key: str
-    "The key of the job, of a group that of the first one."
+    "The key of the job; for a group, of its first job."
     number: str
     "The job id; empty while it is not known whether there is a job."
     name: str
@@ -114,7 +106,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def ids_of(key: str, group: str) -> tuple[str, ...]:
-    """The rows of a job: of one in a group also that of the group, which comes first."""
+    """Row ids of a job; for a group member, the group's row first."""
     return (*([_group_id(group)] if group else []), _job_id(key))
 
 
@@ -130,9 +122,6 @@ def job_row(known: Known, now: float, rows: Mapping[str, Row], group: str) -> Ro
     """The row of one job.
 
     Args:
-        known: what is known of it.
-        now: seconds since 1970.
-        rows: the rows so far.
         group: the group below whose row it is shown; empty for none.
     """
     before = rows.get(_job_id(key_of(record_of_job(known.report.job))))
@@ -210,13 +199,11 @@ class _Asked(Struct, frozen=True):
 
 
 def _repeats(record: Record, group: str, members: int) -> bool:
-    """Whether the line is a job or a whole sweep, and its request is recorded."""
     is_sweep_or_job = bool(record.tasks) == bool(members) or not group
     return bool(record.request) and not record.pending and is_sweep_or_job
 
 
 def _gpus(report: Report, record: Record) -> int | None:
-    """The GPUs that it was allocated, else those that it asked for; None if neither is known."""
     allocated = sum(state.usage.gpus for state in report.states if state.usage)
     if allocated:
         return allocated
@@ -262,8 +249,6 @@ def record_of_job(job: Job) -> Record:
 
 
 PER_PAGE = 200
-
-
 _COLUMNS: dict[str, Callable[[Row, float], Any]] = {
     "id": lambda row, _: (len(row.number), row.number),
     "name": lambda row, _: row.name.casefold(),
@@ -275,11 +260,7 @@ _COLUMNS: dict[str, Callable[[Row, float], Any]] = {
     "submitted": lambda row, _: row.submitted,
 }
 "The value of each column by which rows are sorted, at a time in seconds since 1970."
-
-
 NEWEST_FIRST = "-submitted"
-
-
 _MOST_OPEN = 100
 
 
@@ -366,7 +347,7 @@ def _matches(row: Row, view: View) -> bool:
 
 
 def _ordered(rows: Sequence[Row], sort: str, now: float) -> list[Row]:
-    """The rows in an order, in which those without a value come last."""
+    """Sort rows; rows without a value come last."""
     column, falls = _COLUMNS[sort.removeprefix("-")], sort.startswith("-")
     values = {row.id: column(row, now) for row in rows}
     known = [row for row in rows if values[row.id] not in (None, "")]

@@ -46,7 +46,6 @@ def show(request: Request) -> Response:
 
 
 def _states(transport: Transport, arrays: Sequence[Job], board: Board) -> dict[str, str]:
-    """The state of each task, as far as the poller knows; else, as Slurm replies."""
     board.read()
     known = {array: report for array in arrays if (report := board.report_of(array)) and _says(report)}
     asked = query_and_save(transport, [array for array in arrays if array not in known], explain=False)

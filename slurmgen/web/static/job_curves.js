@@ -1,5 +1,5 @@
 // The curves of a run: one chart for losses, one for accuracies, and one for each further value.
-import { hasEnded, repeat, reply } from "./job.js";
+import { hasEnded, repeat, reply } from "./job_page.js";
 import { axis, color, draw, scale, short } from "./job_chart.js";
 import { offerLogs } from "./job_log.js";
 

@@ -1,5 +1,5 @@
 // The log that follows: lines arrive as server-sent events, and the page keeps only the last ones.
-import { address } from "./job.js";
+import { address } from "./job_page.js";
 
 const MOST_LINES = 5000;
 const MOST_CHARACTERS = 4_000_000;

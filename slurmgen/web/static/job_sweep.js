@@ -1,5 +1,5 @@
 // The runs of a sweep: a table that sorts, and a chart of one value against another.
-import { hasEnded, repeat, reply } from "./job.js";
+import { hasEnded, repeat, reply } from "./job_page.js";
 import { axis, color, draw, scale, short } from "./job_chart.js";
 
 const SECONDS = 20;

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.workers import Busy, Stopped, Workers
+from slurmgen.worker import Busy, Stopped, Workers
 
 
 def process() -> bytes:

@@ -42,7 +42,10 @@ def test_the_first_of_many_long_tracebacks_is_still_read(tmp_path: Path) -> None
     (end,) = ends(LocalTransport(), [str(tmp_path / "log")])
     found = why(JobState(id="12", state="FAILED", exit_code="1:0"), end)
     assert found
-    assert (found.what, found.line) == ("Python raised an error (rank 3)", "ValueError: loss is nan")
+    assert (found.what, found.line) == (
+        "Python raised an error (rank 3): “ValueError: loss is nan”",
+        "ValueError: loss is nan",
+    )
 
 
 def test_the_ends_of_more_logs_are_read_than_one_command_can_name(

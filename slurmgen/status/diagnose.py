@@ -160,7 +160,7 @@ def _joined(
         pieces.append((head.rpartition(b"\n")[0], 1))
         if head.count(b"\n") < first[1] < number:
             pieces.append(first)
-    pieces += _last(_FRAME.sub(b"", text), number)
+    pieces += _last(text if len(text) <= _KEPT else _FRAME.sub(b"", text), number)
     return [
         Part(text.decode(errors="replace"), first=number, file=name, rank=rank) for text, number in pieces
     ]

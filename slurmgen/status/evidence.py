@@ -146,11 +146,14 @@ def _run_start(log: str) -> int:
     if all(_LAUNCHER.match(line) for line in log[at:].partition("\n")[2].split("\n")):
         at = 0
     head = "".join(log.partition("\n\n")[0].splitlines(keepends=True)[:2])
-    again = log.rfind(f"\n{head}", at) + 1 if len(head) > _LONG_HEAD and "rror" not in head else 0
+    again = log.rfind(f"\n{head}", at) + 1 if len(head) > _LONG_HEAD and not _FAULT.search(head) else 0
     return again if again and "Traceback (" in log[at:again] else at
 
 
 _LONG_HEAD = 20
+
+
+_FAULT = re.compile("rror|Traceback|srun: ")
 
 
 class Part(Struct, frozen=True):
@@ -181,6 +184,7 @@ class Log:
         for line in self.lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._progress = [at for at, line in enumerate(self.lines) if _shows_progress(line)]
+        self._bars = {at for at in self._progress if _BAR.search(self.lines[at][-LONGEST:])}
 
     def _add(self, part: Part) -> None:
         start = _run_start(part.text)
@@ -224,7 +228,9 @@ class Log:
     def steps_after(self, at: int) -> int:
         """The lines after this one that show that its file goes on."""
         later = islice(self._progress, bisect_right(self._progress, at), None)
-        return sum(1 for _ in takewhile(lambda one: self.file(one) == self.file(at), later))
+        steps = list(takewhile(lambda one: self.file(one) == self.file(at), later))
+        bars = sum(one in self._bars for one in steps)  # tqdm draws its bars once more when it ends
+        return len(steps) - min(bars, 2)
 
     def words_after(self, at: int) -> int:
         """The lines of programs after this one."""
@@ -369,12 +375,15 @@ def _message(log: Log, at: int, text: str) -> str:
     return f"{text} {more}"[:LONGEST] if is_more else text[:LONGEST]
 
 
+_GNU_QUOTED = re.compile(r"`[^`'\n]{0,100}'")
+
+
 _QUOTES = re.compile(r"(?<![\w'])'(?=\S)"), re.compile(r"(?<=\S)'(?!\w)")
 
 
 def _is_quoted(line: str, column: int) -> bool:
     """Whether a place of a line is in a quotation, or in what a model reads or writes."""
-    before = line[:column][-2000:]
+    before = _GNU_QUOTED.sub("", line[:column][-2000:])
     if _CHAT.match(line[:LONGEST]):
         return True
     if line.startswith("{"):

@@ -101,12 +101,8 @@ def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
         known = _out_of_memory(job) or seen or _not_started(job)
         return known or structs.replace(_by_exit_code(job), line=NO_FOLDER.partition(" ")[2])
     earlier = None if log else seen
-    return (
-        _out_of_memory(job)
-        or earlier
-        or _not_started(job)
-        or _with_ending(_by_exit_code(job), log, diagnosed(Log([Part(log)]), _only_node(job)))
-    )
+    known = _out_of_memory(job) or earlier or _not_started(job)
+    return known or _logged(Log([Part(log)]), job)
 
 
 def with_logged_code(job: JobState, log: str) -> JobState:
@@ -205,18 +201,19 @@ def _only_node(job: JobState) -> str:
     return "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
 
 
+def _logged(log: Log, job: JobState) -> Why:
+    return diagnosed(log, _only_node(job)) or _with_ending(_by_exit_code(job), log)
+
+
 def diagnosed(log: Log, only_node: str = "") -> Why | None:
     """The first cause that a log shows; None if it shows none."""
-    return _Evidence(log, only_node).cause()
+    cause = _Evidence(log, only_node).cause()
+    return _with_ending(cause, log) if cause and " ended with exit code " in cause.what else cause
 
 
-def _with_ending(known: Why, log: str, cause: Why | None) -> Why:
-    """The cause; without one, or with no more than an exit code, how the log ends."""
-    if cause and not _is_mere_code(cause):
-        return cause
-    if ending := Log([Part(log)]).ending:
-        return structs.replace(cause or known, line=f"{ENDS_WITH}{ending}")
-    return cause or known
+def _with_ending(known: Why, log: Log) -> Why:
+    """A reason that is not in the log, with how the log ends."""
+    return structs.replace(known, line=f"{ENDS_WITH}{log.ending}") if log.ending else known
 
 
 RAISED = "Python raised an error"
@@ -224,10 +221,6 @@ RAISED = "Python raised an error"
 
 ENDS_WITH = "nothing in it says why; it ends with\n"
 "Before the last lines of a log without a cause."
-
-
-def _is_mere_code(why: Why) -> bool:
-    return " ended with exit code " in why.what
 
 
 # Of these, Python or a library may say more before it ends so: after an exception in C++, or at the exit.
@@ -272,7 +265,8 @@ class _Evidence:
             self._effect,
             lambda: self._signalled(self.ended, by_launcher=True),
             lambda: self._signalled(self.ended, by_launcher=False),
-            lambda: self._explained(self.raised, is_certain=True),
+            lambda: self._explained([one for one in self.raised if one not in self.causes]),
+            self._said,
             self._exited,
         )
         return next(filter(None, (step() for step in steps)), None)
@@ -359,12 +353,12 @@ class _Evidence:
         effects = [one for one in self.signs if one.sign.kind == "effect"]
         late = [one for one in self.causes if one.in_traceback]
         if effects and late:
-            return self._explained(late, is_certain=True)
+            return self._explained(late)
         rated = min(effects, key=lambda one: (SIGNS.index(one.sign), one.at), default=None)
         return self._of_sign(rated, None) if rated else None
 
-    def _explained(self, raised: Sequence[Raised], *, is_certain: bool) -> Why | None:
-        one = next((one for one in raised if one.in_traceback or not is_certain), None)
+    def _explained(self, raised: Iterable[Raised]) -> Why | None:
+        one = next((one for one in raised if one.in_traceback), None)
         return self._of_exception(one, self._ender(one.at, one.line)) if one else None
 
     def _why(self, one: Raised | Shown) -> Why:
@@ -388,7 +382,8 @@ class _Evidence:
         )
 
     def _of_exception(self, one: Raised, report: Ended | None) -> Why:
-        texts = (one.line, *one.chain)
+        after = (shown.line for shown in self._believed("cause", "lack") if one.at < shown.at <= one.at + 3)
+        texts = (one.line, *one.chain, *after)
         line = next((text for text in texts if _sign_of(Raised(text, one.at))), one.line)
         sign = _sign_of(Raised(line, one.at))
         what, todo, told = RAISED, "", f": {_quoted(one.line)}"
@@ -441,6 +436,11 @@ class _Evidence:
                 )
         return None
 
+    def _said(self) -> Why | None:
+        """The last line that a program calls an error, if nothing goes on after it."""
+        said = self._believed("said")
+        return self._of_sign(said[-1], self._ender(said[-1].at, said[-1].line)) if said else None
+
     def _exited(self) -> Why | None:
         """The first process that ended with an exit code, of which nothing else is known."""
         one = next((one for one in self.failed if one.status and not one.by_launcher), None)
@@ -470,7 +470,9 @@ def _only_rank(one: Ended | None) -> int | None:
 
 def _sign_of(raised: Raised) -> Sign | None:
     """The first sign that an exception has, other than that of a consequence."""
-    return next((one for one in SIGNS if one.kind != "effect" and one.search(raised.line)), None)
+    return next(
+        (one for one in SIGNS if one.kind not in ("effect", "said") and one.search(raised.line)), None
+    )
 
 
 def _is_consequence(raised: Raised) -> bool:

@@ -33,7 +33,8 @@ CONSEQUENCE = re.compile(
     r"|Connection\w{0,20}Error:? \[Errno|ChildFailedError|SignalException|SIGTERMException|KeyboardInterrupt"
     r"|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|DistBackendError|DistNetworkError|DistStoreError|Rendezvous\w{0,30}Error"
-    r"|NCCL (?:error|communicator)|nccl\w{0,30}Error|[Ww]atchdog|Socket Timeout|[Ww]ait timeout"
+    r"|NCCL (?:error|communicator)|nccl\w{0,30}(?:Error| failed)|client socket has"
+    r"|[Ww]atchdog|Socket Timeout|[Ww]ait timeout"
     r"|monitoredBarrier|Timed out (?:waiting|after)|caused pair closure|connectFullMesh|failed to recv"
 )
 "In the last line of a traceback: the process failed only because another one had."
@@ -45,7 +46,7 @@ TIMED_OUT = re.compile(
 "The library that connects the ranks waited too long for one of them, or lost it, and called abort()."
 
 
-Kind = Literal["own", "memory", "slurm", "fatal", "cause", "lack", "setup", "effect"]
+Kind = Literal["own", "memory", "slurm", "fatal", "cause", "lack", "setup", "effect", "said"]
 
 
 class Sign(Struct, frozen=True):
@@ -58,6 +59,7 @@ class Sign(Struct, frozen=True):
     - `lack`: fatal too, and an earlier `setup` may be why something is missing.
     - `setup`: the shell goes on after it.
     - `effect`: mostly the consequence of another failure; it counts where nothing else explains one.
+    - `said`: no more than that a program calls it an error.
     """
 
     kind: Kind
@@ -130,7 +132,8 @@ SIGNS = (
     Sign(
         "cause",
         r"torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|HIP out of memory"
-        r"|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate|OOM)|OOM when allocating tensor"
+        r"|(?:RESOURCE_EXHAUSTED|[Rr]esource exhausted): (?:Out of memory|(?:Failed to|Error) allocat|OOM)"
+        r"|OOM when allocating tensor"
         r"|cupy\S{0,40}OutOfMemoryError|out_of_memory: (?:CUDA|RMM)|RMM failure|cudaErrorMemoryAllocation"
         r"|CUDA_ERROR_OUT_OF_MEMORY|CU\w{2,4}_STATUS_ALLOC_FAILED|No available memory for the cache blocks",
         "a GPU ran out of memory",
@@ -189,7 +192,7 @@ SIGNS = (
     Sign(
         "cause",
         r"LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
-        r"|[Cc]annot find the requested files in the (?:local|disk) cache",
+        r"|[Cc]annot find the requested files in the (?:local|disk|cached) (?:cache|path)",
         "a file of the Hugging Face hub is not in the cache, and the job could not download it",
         "Run `huggingface-cli download REPOSITORY` on the login node, with the same HF_HOME as the job.",
     ),
@@ -512,6 +515,19 @@ SIGNS = (
     ),
     Sign(
         "fatal",
+        r"Munge (?:en|de)code failed|(?:has|REQUEST\S{0,60}) authentication error",
+        "Slurm's authentication (munge) does not work on the node",
+        "Submit again with `--exclude NODE`, and report the node to the site.",
+    ),
+    Sign(
+        "fatal",
+        r"(double free or corruption|corrupted (?:size|double-linked|unsorted)"
+        r"|(?:munmap_chunk|free|malloc|realloc)\(\): .{1,60})",
+        "a compiled library corrupted its memory: {0}",
+        "Use versions of the libraries that were built together; `--env PYTHONFAULTHANDLER=1` shows where.",
+    ),
+    Sign(
+        "fatal",
         r"^(?:.{0,200}: line \d{1,9}: +\d{1,9} )?Killed\b(?: {2,}\S.{0,300})?$",
         "a process was killed, usually because memory ran out",
         MORE_MEMORY,
@@ -541,7 +557,7 @@ SIGNS = (
     Sign(
         "effect",
         r"NCCL error|ncclSystemError|ncclUnhandledCudaError|ncclRemoteError|ncclInternalError"
-        r"|NCCL WARN (?=.*fail)|unhandled (?:system|cuda) error|NCCL communicator was aborted",
+        r"|NCCL WARN (?=.{0,200}fail)|unhandled (?:system|cuda) error|NCCL communicator was aborted",
         "NCCL failed to communicate between ranks",
         "Set NCCL_DEBUG=INFO; NCCL_SOCKET_IFNAME selects the network interface.",
     ),
@@ -556,6 +572,12 @@ SIGNS = (
         r"\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT \S{1,40} \*\*\*",
         "its step was cancelled",
         "`sacct -j ID -o JobID,State,ExitCode` shows which task ended first, or who cancelled it.",
+    ),
+    Sign(
+        "said",
+        r"^\W{0,4}(?:(?i:fatal|runtime) ?)?(?:ERROR|Error|error|FATAL)\b\]?: {0,4}(\S.{3,300})$",
+        "a program ended with an error: {0}",
+        "",
     ),
 )
 "On one line, the first sign of this order counts."

@@ -2,7 +2,7 @@
 
 One rule chooses among the evidence: what Slurm says of memory; else the earliest failure of a rank; else what
 only follows from another failure, such as a lost connection; else the exit code. Evidence that is quoted, is
-in a warning, or is followed by progress is no failure.
+in a warning, or is followed by progress does not count.
 """
 
 import re
@@ -386,15 +386,15 @@ class _Evidence:
         texts = (one.line, *one.chain, *after)
         line = next((text for text in texts if _sign_of(Raised(text, one.at))), one.line)
         sign = _sign_of(Raised(line, one.at))
-        what, todo, told = RAISED, "", f": {_quoted(one.line)}"
+        what, todo, message = RAISED, "", f": {_quoted(one.line)}"
         if sign and (match := sign.search(line)):
             value = next(filter(None, match.groups()), "")
-            what, todo, told = _filled(sign.what, value), sign.todo, ""
+            what, todo, message = _filled(sign.what, value), sign.todo, ""
         who = report
         if one.rank is not None:
             who = Ended(f"rank {one.rank}", line, node=report.node if report else "")
         why = self._placed(Why(what, todo, line), one.at, who, one.rank)
-        return structs.replace(why, what=why.what + told)
+        return structs.replace(why, what=why.what + message)
 
     def _of_sign(self, one: Shown, report: Ended | None = None) -> Why:
         if (

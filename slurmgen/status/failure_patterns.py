@@ -55,7 +55,7 @@ class Sign(Struct, frozen=True):
     The kind says how far it is believed:
 
     - `own`, `memory`, `slurm`: slurmgen or Slurm says why it ended the job.
-    - `fatal`: whoever writes it ends by it; `cause`: it is fatal if nothing goes on after it.
+    - `fatal`: the program that writes it ends; `cause`: it is fatal if nothing goes on after it.
     - `lack`: fatal too, and an earlier `setup` may be why something is missing.
     - `setup`: the shell goes on after it.
     - `effect`: mostly the consequence of another failure; it counts where nothing else explains one.

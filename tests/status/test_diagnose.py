@@ -16,14 +16,14 @@ STEP = "slurmstepd: error: *** STEP 77.1 ON n3 CANCELLED AT 2026-01-04T17:33:05 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 40, in <module>\n'
 STEPS = "epoch 3 loss 0.71\nepoch 4 loss 0.70\n"
 FOUND = {
-    "a container that cannot be made is no lack of memory": (
+    "a container that cannot be made, not memory": (
         "FATAL:   container creation failed: mount hook function failure: mount source /s "
         f"doesn't exist\nsrun: Job step aborted: Waiting up to 62 seconds\n{STEP}"
         "srun: error: n4: task 1: Killed\nsrun: error: n3: task 0: Killed\n",
         "the container could not be made: /s, which it binds, does not exist",
         1,
     ),
-    "a task that is killed with its step is no lack of memory": (
+    "a task that is killed with its step, not for memory": (
         f"srun: Job step aborted: Waiting up to 62 seconds\n{STEP}srun: error: n4: task 1: Killed\n",
         "its step was cancelled",
         2,
@@ -53,7 +53,7 @@ FOUND = {
         4,
     ),
     "the exception of a data-loader worker": (
-        "[rank2]: Traceback (most recent call last):\n[rank2]: RuntimeError: Caught RuntimeError in worker 1.\n"
+        "[rank2]: Traceback (most recent call last):\n[rank2]: RuntimeError: Caught OSError in process 1.\n"
         "[rank2]: Original Traceback (most recent call last):\n[rank2]:   File 'a.py', line 1\n"
         "[rank2]: RuntimeError: shape mismatch\n",
         "Python raised an error (rank 2): “RuntimeError: shape mismatch”",
@@ -127,7 +127,7 @@ def test_the_first_cause_is_found_with_its_line(log: str, what: str, number: int
         "",
     ],
 )
-def test_what_is_quoted_warned_of_or_followed_by_progress_is_no_cause(log: str) -> None:
+def test_what_is_quoted_warned_of_or_followed_by_progress_does_not_count(log: str) -> None:
     assert read(log + "done, and not good enough\n").cause is None
     found = cause(log + "0.31 is below the required 0.50\n" + EXIT)
     assert found.what == "task 0 on n3 ended with exit code 1"

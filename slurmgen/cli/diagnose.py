@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     examples={
         "slurmgen diagnose slurm-4711.out": "Find what broke in the log of any job",
         "slurmgen diagnose logs/rank_*.err": "Read the logs of all ranks together",
-        "kubectl logs trainer | slurmgen diagnose -": "Read a log from another program",
+        "slurmgen diagnose --json -": "Read a log from stdin, and print the cause and all evidence",
     },
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())

@@ -492,7 +492,7 @@ def _cancelled(one: Ended) -> Why:
 
 
 def _filled(what: str, value: str) -> str:
-    return what.replace("{0}", _quoted(value[:LONGEST])).strip()
+    return " ".join(what.replace("{0}", _quoted(value[:LONGEST])).split())
 
 
 def _quoted(value: str) -> str:

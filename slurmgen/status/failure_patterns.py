@@ -271,7 +271,7 @@ SIGNS = (
     ),
     Sign(
         "cause",
-        r"invalid device ordinal",
+        r"invalid device ordinal|You requested (?:GPUs|gpu): ",
         "a rank selected a GPU that its node does not have",
         _ONE_GPU_EACH,
     ),
@@ -342,7 +342,7 @@ SIGNS = (
     ),
     Sign(
         "cause",
-        r"CUDA error: ([^\n]{1,80})|((?:CUDNN|CUBLAS|CUFFT|CUSPARSE)_STATUS_\w{1,40})",
+        r"CUDA error: ([^\n]{1,80})|((?:CUDNN|CUBLAS|CUFFT|CUSPARSE)_STATUS_(?!SUCC)\w{1,40})",
         "a GPU operation failed: {0}",
         "Run it once with `--env CUDA_LAUNCH_BLOCKING=1`; if another node works, exclude this one with "
         "`slurmgen nodes add NODE`.",
@@ -370,13 +370,13 @@ SIGNS = (
     ),
     Sign(
         "lack",
-        r"[Uu]nable to (?:synchronously )?create file \(unable to open file: name = '([^'\n]{1,300})'",
+        r"[Uu]nable to (?:synchronously )?create file \([Uu]nable to open file: name = '([^'\n]{1,300})'",
         "the folder of {0} does not exist",
         "Make it with `mkdir -p` before the job writes to it.",
     ),
     Sign(
         "lack",
-        r"unable to open file: name = '([^'\n]{1,300})', errno = 2",
+        r"[Uu]nable to open file: name = '([^'\n]{1,300})', errno = 2",
         "the file {0} does not exist",
         "Is it in the project and not ignored, and does the path exist on the site?",
     ),
@@ -444,7 +444,7 @@ SIGNS = (
     ),
     Sign(
         "fatal",
-        r"^FATAL: {1,8}(\S.{1,300})$",
+        r"^FATAL: {1,8}(\S.{1,300})$|pyxis: {1,8}(enroot-\w{1,20}: .{3,200}|container start failed.{0,80})$",
         "the container engine ended: {0}",
         "`apptainer exec IMAGE true` on the login node shows whether the image works.",
     ),
@@ -469,6 +469,7 @@ SIGNS = (
     Sign(
         "fatal",
         r"Task launch for \S{1,60} failed on node (\S{1,100}: .{1,100})"
+        r"|task \d{1,9} launch failed: (.{1,100})"
         r"|srun: (?:error: Unable to create step for job \d{1,12}: |fatal: "
         r"|error: (?=Invalid |Unable to ))(.{1,200})",
         "srun could not start the step: {0}",

@@ -51,12 +51,14 @@ from slurmgen.cli.objects import (
 )
 from slurmgen.config.schema import DIALECT, describe, structs_in
 from slurmgen.live.gpus import Sample
+from slurmgen.status.diagnose import LogDiagnosis
 from slurmgen.status.report import JobObject
 
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "adopt": (AdoptedJobs,),
     "cancel": (JobObject, JobList),
     "check": (Checked,),
+    "diagnose": (LogDiagnosis,),
     "doctor": (Diagnosis,),
     "explain": (Explained,),
     "fetch": (FetchedFiles, FetchedList),

@@ -1,302 +1,35 @@
-"""Why a job failed, from its states, its log and its steps."""
+"""Why a job failed, from its states, its logs and its steps.
+
+One rule chooses among the evidence: what Slurm says of memory; else the earliest failure of a rank; else what
+only follows from another failure, such as a lost connection; else the exit code. Evidence that is quoted, is
+in a warning, or is followed by progress does not count.
+"""
 
 import re
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
 from slurmgen.slurm import units
 from slurmgen.slurm.replies import JobState, in_one_form
+from slurmgen.status.evidence import (
+    LONGEST,
+    Ended,
+    Log,
+    Part,
+    Raised,
+    Shown,
+    reports,
+)
 from slurmgen.status.failure_patterns import (
+    AGAIN,
     CONSEQUENCE,
-    DECISIVE_SIGNS,
-    LAST_SIGNS,
     MORE_MEMORY,
-    OWN_SIGNS,
     RUN_AGAIN,
     SIGNS,
     TIMED_OUT,
     Sign,
 )
-
-LONGEST = 300
-"Characters of a line that are shown."
-
-
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-
-
-_HARMLESS = ("Exception ignored in", "--- Logging error ---")
-
-
-# Of `srun --label`, of torchrun's --tee, of PyTorch, and of a traceback in torchrun's summary.
-_PREFIX = re.compile(r"(?:\d{1,6}: ?)?(?:\[[a-z]{0,10} ?\d{1,6}\]: ?){0,2}(?:  traceback : |  (?=\S))?")
-
-
-# The line before it may lack its end: that of a progress bar.
-_TRACEBACK = re.compile(rf"({_PREFIX.pattern})Traceback \(most recent call last\):\s*$")
-
-
-_RANK = re.compile(r"\[rank ?(\d{1,6})\]")
-
-
-_EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*)?$")
-
-
-# A capital after the first letter, but in the name of the module; or a name without one.
-_EXCEPTION_NAME = re.compile(r"(?!^)[A-Z]\w*$|^(?:Exception|Error|socket\.timeout)$")
-
-
-_ROOT_CAUSE = "Root Cause (first observed failure):"
-
-
-_FIELD = re.compile(r"(?:^|\s)(time|host|rank|exitcode)\s{1,10}: (\S{1,100})")
-
-
-_LOCAL = re.compile(r"(?:ip6-)?localhost(?:\.|$)|127\.|::1$")
-
-
-_LABEL = re.compile(r"(\d{1,6}): ")
-
-
-_FIELDS_WITHIN = 40
-
-
-_MOST_REPORTS = 500
-
-
-_WORKER = re.compile(r"failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,6})")
-
-
-_SPAWNED = re.compile(r"\bprocess (\d{1,6}) terminated with (?:signal (SIG\w{1,10})|exit code (\d{1,9}))")
-
-
-_TASK = re.compile(r"srun: error: (\S{1,100}): tasks? ([\d,-]{1,200}): (.{1,100})")
-
-
-_COMMAND = re.compile(r": line (\d{1,9}): +\d{1,9} ([A-Z][a-z]{1,30}(?: [a-z]{1,30}){0,2})")
-
-
-_EXITED = re.compile(r"Exited with exit code (\d{1,9})")
-
-
-_TERMINATION = re.compile(
-    r"Terminating (?:StepId=|job step )|Job step aborted: Waiting"
-    r"|\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT"
-)
-
-
-_RESTARTED = re.compile(
-    r"CANCELLED AT \S{1,40} DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)"
-    r"|^slurmgen: segment [0-9]{1,9} of [0-9]{1,9} (?:is unfinished|was ended by Slurm)",
-    re.MULTILINE,
-)
-
-
-_TORCHRUN = re.compile(r"torch[./]distributed[./](?:elastic|run)\b")
-
-
-_SIGNAL_NUMBERS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
-
-
-class Raised(Struct, frozen=True):
-    """An exception that a traceback shows; the first one of a chain."""
-
-    line: str
-    "The traceback's last line: the exception and its message."
-    rank: int | None = None
-    "Only known of an exception that ended a rank: PyTorch then prints it in front of each line."
-
-
-class Ended(Struct, frozen=True):
-    """A report that a process failed."""
-
-    name: str
-    "Such as `rank 3`; a task of srun is a rank too, unless a launcher runs in it."
-    line: str
-    node: str = ""
-    status: int = 0
-    signal: int = 0
-    ranks: tuple[range, ...] = ()
-    "Ranks of which one may be meant."
-    by_launcher: bool = False
-    "Whether the launcher ended the process, as others had failed before."
-
-    @property
-    def who(self) -> str:
-        """The process, and its node if that is known."""
-        return self.name + self.on_node
-
-    @property
-    def on_node(self) -> str:
-        """Where it ran; nothing if that is not known."""
-        return f" on {self.node}" if self.node else ""
-
-    def may_be(self, rank: int | None) -> bool:
-        """Whether the report may be about that rank."""
-        return any(rank in ranks for ranks in self.ranks)
-
-
-def last_run(log: str) -> str:
-    """What a job wrote since it was requeued last, or in its last segment."""
-    at = max((match.end() for match in _RESTARTED.finditer(log)), default=0)
-    return log[at:] or log
-
-
-def exceptions(log: str) -> Iterator[Raised]:
-    """The exceptions of a log in the order of their tracebacks' last lines."""
-    previous: dict[str, str] = {}
-    opened: set[str] = set()
-    for line in log.splitlines():
-        head = _TRACEBACK.search(line)
-        prefix, text = _split(head[0] if head else line)
-        if head and not previous.get(prefix, "").startswith(_CHAINED + _HARMLESS):
-            opened.add(prefix)
-        elif prefix in opened and is_exception(text):
-            opened.remove(prefix)
-            rank = _RANK.search(prefix)
-            yield Raised(text[:LONGEST], int(rank[1]) if rank else None)
-        if text:
-            previous[prefix] = text
-
-
-def _split(line: str) -> tuple[str, str]:
-    """A line's prefix, which is the same for all lines of one traceback, and the rest."""
-    end = match.end() if (match := _PREFIX.match(line)) else 0
-    return line[:end].replace("traceback : ", "").rstrip(" "), line[end:].rstrip()
-
-
-def is_exception(line: str) -> bool:
-    """Whether a line is the name of an exception, and perhaps a message: other processes write lines too.
-
-    >>> [is_exception(line) for line in ("KeyError: 'x'", "Exception: x", "my.lib.Failed")]
-    [True, True, True]
-    >>> [is_exception(line) for line in ("  File", "Traceback", "Epoch: 3")]
-    [False, False, False]
-    """
-    match = _EXCEPTION.match(line)
-    return match is not None and bool(_EXCEPTION_NAME.search(match[1]))
-
-
-def reports(log: str, only_node: str = "") -> list[Ended]:
-    """The processes that failed, as launchers report it, the earliest first.
-
-    `only_node` is the node of a job that has one.
-    """
-    workers = _torchrun_summaries(log, only_node) or list(_torchrun_workers(log))
-    tasks = _tasks(log, are_launchers=bool(_TORCHRUN.search(log)))
-    return [*workers, *_spawned(log), *tasks, *_commands(log)]
-
-
-def _torchrun_summaries(log: str, only_node: str) -> list[Ended]:
-    """The first failure of each node, in the order of their times.
-
-    torchrun calls a node localhost whose address has that name first. Then Slurm names it: that of the
-    task which a label of `srun --label` shows, or the only one.
-    """
-    lines = log.splitlines()
-    starts = (number for number, line in enumerate(lines) if line.rstrip().endswith(_ROOT_CAUSE))
-    causes = [_root_cause(lines[start : start + _FIELDS_WITHIN]) for start in islice(starts, _MOST_REPORTS)]
-    known = sorted(filter(None, causes), key=lambda cause: cause[0])
-    return [
-        structs.replace(one, node=_node_of(one, log) or only_node) if _LOCAL.match(one.node) else one
-        for _, one in known
-    ]
-
-
-def _node_of(ended: Ended, log: str) -> str:
-    """The node of the task that wrote a line, as srun reports it; empty if it does not."""
-    label = _LABEL.match(ended.line)
-    if label is None:
-        return ""
-    tasks = ((match[1], _ranges(match[2])) for match in islice(_TASK.finditer(log), _MOST_REPORTS))
-    found = (
-        node for node, ranges in tasks if "[" not in node and any(int(label[1]) in one for one in ranges)
-    )
-    return next(found, "")
-
-
-def _root_cause(lines: list[str]) -> tuple[str, Ended] | None:
-    found = [(match[1], match[2], line) for line in lines for match in _FIELD.finditer(line)]
-    fields = {name: (value, line.strip()) for name, value, line in reversed(found)}
-    rank = re.fullmatch("[0-9]{1,6}", fields.get("rank", ("",))[0])
-    code, line = fields.get("exitcode", ("1", ""))
-    node, _ = fields.get("host", ("", ""))
-    worker = _worker(f"rank {rank[0]}", code, line, node, int(rank[0])) if rank else None
-    return (fields.get("time", ("",))[0], worker) if worker else None
-
-
-def _torchrun_workers(log: str) -> Iterator[Ended]:
-    """The workers that torchrun saw failing, for a log that has no summary."""
-    for match in islice(_WORKER.finditer(log), _MOST_REPORTS):
-        yield _worker(f"local rank {match[2]}", match[1], line_of(match))
-
-
-def _worker(name: str, code: str, line: str, node: str = "", rank: int | None = None) -> Ended:
-    """A process by its exit code as Python has it, which is negative after a signal."""
-    number = int(code) if re.fullmatch("-?[0-9]{1,9}", code) else 1
-    ended = _ended(name, line, max(number, 0), max(-number, 0), _one(rank))
-    return structs.replace(ended, node=node)
-
-
-def _one(rank: int | None) -> tuple[range, ...]:
-    return () if rank is None else (range(rank, rank + 1),)
-
-
-def _ended(name: str, line: str, status: int, number: int, ranks: tuple[range, ...] = ()) -> Ended:
-    """A report; a shell's exit status of 128 + N stands for signal N."""
-    by_shell = status - 128 if 128 < status <= 128 + 64 else 0
-    return Ended(
-        name, line[:LONGEST], status=0 if by_shell else status, signal=by_shell or number, ranks=ranks
-    )
-
-
-def _spawned(log: str) -> Iterator[Ended]:
-    """The processes of torch.multiprocessing.spawn."""
-    for match in islice(_SPAWNED.finditer(log), _MOST_REPORTS):
-        number = getattr(signal, match[2] or "", 0)
-        yield _ended(f"process {match[1]}", line_of(match), int(match[3] or 0), number, _one(int(match[1])))
-
-
-def _tasks(log: str, *, are_launchers: bool) -> Iterator[Ended]:
-    """The tasks of srun: each is one rank, or runs a launcher whose own exit status shows nothing."""
-    end = min((match.start() for match in _TERMINATION.finditer(log)), default=len(log))
-    for match in islice(_TASK.finditer(log), _MOST_REPORTS):
-        exited = _EXITED.match(match[3])
-        ranks = () if are_launchers else tuple(_ranges(match[2]))
-        name = f"task{'s' if re.search('[,-]', match[2]) else ''} {match[2]}"
-        ended = _ended(name, line_of(match), int(exited[1]) if exited else 0, _number(match[3]), ranks)
-        if ended.signal or (ended.status and not are_launchers):
-            yield structs.replace(ended, node=match[1], by_launcher=match.start() > end)
-
-
-def _ranges(tasks: str) -> Iterator[range]:
-    """The task numbers of `0-1,3`."""
-    for match in re.finditer(r"(\d{1,9})(?:-(\d{1,9}))?", tasks):
-        yield range(int(match[1]), int(match[2] or match[1]) + 1)
-
-
-def _commands(log: str) -> Iterator[Ended]:
-    """Commands of the script, of which bash reports the signal that ended them."""
-    for match in islice(_COMMAND.finditer(log), _MOST_REPORTS):
-        if number := _number(match[2]):
-            yield _ended(f"a command in line {match[1]} of the script", line_of(match), 0, number)
-
-
-def _number(words: str) -> int:
-    """The signal that the C library describes with these words; 0 if there is none."""
-    return next((number for text, number in _SIGNAL_NUMBERS.items() if text and words.startswith(text)), 0)
-
-
-def line_of(match: re.Match[str]) -> str:
-    """The line, or the lines, in which a match was found."""
-    text = match.string
-    start = text.rfind("\n", 0, match.start()) + 1
-    end = text.find("\n", match.end())
-    return text[start : end if end >= 0 else len(text)].strip()[:LONGEST]
-
 
 LOG_END = 65_536
 "Bytes of a log's end that are searched, after the frames of tracebacks are left out."
@@ -304,10 +37,6 @@ LOG_END = 65_536
 
 NO_FOLDER = "slurmgen: the folder of this log does not exist any more; it was pruned or moved"
 "The end of such a log."
-
-
-_LONGEST = 300
-"Characters of a line that are shown."
 
 
 class Why(Struct, frozen=True):
@@ -319,6 +48,14 @@ class Why(Struct, frozen=True):
     "What to do about it; empty if that is not known."
     line: str = ""
     "The line of the log that shows it."
+    number: int | None = None
+    "The number of that line in its file, if it is known."
+    file: str = ""
+    "The file of that line, if there are several."
+    rank: int | None = None
+    "The rank that failed, if it is known."
+    node: str = ""
+    "Its node."
 
 
 SIGNALS = {
@@ -364,23 +101,18 @@ def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
         known = _out_of_memory(job) or seen or _not_started(job)
         return known or structs.replace(_by_exit_code(job), line=NO_FOLDER.partition(" ")[2])
     earlier = None if log else seen
-    return (
-        _out_of_memory(job)
-        or earlier
-        or _not_started(job)
-        or _logged(log, _only_node(job))
-        or _by_exit_code(job)
-    )
+    known = _out_of_memory(job) or earlier or _not_started(job)
+    return known or _logged(Log([Part(log)]), job)
 
 
 def with_logged_code(job: JobState, log: str) -> JobState:
     """The record with its exact exit code, where a process that ended with it shows it in the log."""
     if job.is_exact is not False:
         return job
-    log = last_run(log)
-    ended = (f"{one.status}:{one.signal}" for one in reports(log))
+    lines = Log([Part(log)])
+    ended = (f"{one.status}:{one.signal}" for one in reports(lines.text))
     # Python exits with 1 after an exception.
-    return job.with_exact([*ended, *("1:0" for _ in exceptions(log))])
+    return job.with_exact([*ended, *("1:0" for one in lines.raised if one.in_traceback)])
 
 
 NEVER_SATISFIED = Why(
@@ -395,16 +127,15 @@ def _recorded(job: JobState) -> Why:
     limit = f" of {in_one_form(job.time_limit)}" if job.time_limit else ""
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
-    again = "Submit it again; with --requeue, a script that loads its checkpoint continues (docs/requeue.md)."
     words = {
         "TIMEOUT": (
             f"it reached its time limit{limit}",
             RUN_AGAIN,
         ),
         "OUT_OF_MEMORY": (_memory(job), MORE_MEMORY),
-        "NODE_FAIL": (f"one of its nodes failed{node}", again),
-        "BOOT_FAIL": (f"one of its nodes did not start{node}", again),
-        "PREEMPTED": ("a job of higher priority took its place", again),
+        "NODE_FAIL": (f"one of its nodes failed{node}", AGAIN),
+        "BOOT_FAIL": (f"one of its nodes did not start{node}", AGAIN),
+        "PREEMPTED": ("a job of higher priority took its place", AGAIN),
         "CANCELLED": (f"it was cancelled{by}", ""),
         "DEADLINE": ("it could not end before its --deadline", ""),
         "REVOKED": ("another cluster runs it", ""),
@@ -470,96 +201,298 @@ def _only_node(job: JobState) -> str:
     return "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
 
 
-def _logged(log: str, only_node: str) -> Why | None:
-    """The first cause that a log shows."""
-    log = last_run(log)
-    raised, ended = list(exceptions(log)), reports(log, only_node)
-    causes = [one for one in raised if not _is_consequence(one)]
-    lost = {one.rank for one in raised if one.rank is not None}.difference(one.rank for one in causes)
-    failed = [one for one in ended if not _is_survivor(one, lost)]
-    steps: tuple[Callable[[], Why | None], ...] = (
-        lambda: _shown(OWN_SIGNS, log),
-        lambda: _of(_killed(ended), _shown(DECISIVE_SIGNS, log)),
-        lambda: _raised_by_rank([one for one in causes if one.rank is not None], ended),
-        lambda: _signalled(failed, log, by_launcher=False),
-        lambda: _raised([one for one in causes if one.rank is None], failed),
-        lambda: _of(_unexplained(failed), _shown(SIGNS, log)),
-        lambda: _exited(failed),
-        lambda: _signalled(failed, log, by_launcher=True),
-        lambda: _signalled(ended, log, by_launcher=False),
-        lambda: _shown(LAST_SIGNS, log),
-        lambda: _raised(raised, ended),
+def _logged(log: Log, job: JobState) -> Why:
+    return diagnosed(log, _only_node(job)) or _with_ending(_by_exit_code(job), log)
+
+
+def diagnosed(log: Log, only_node: str = "") -> Why | None:
+    """The first cause that a log shows; None if it shows none."""
+    cause = _Evidence(log, only_node).cause()
+    return _with_ending(cause, log) if cause and " ended with exit code " in cause.what else cause
+
+
+def _with_ending(known: Why, log: Log) -> Why:
+    """A reason that is not in the log, with how the log ends."""
+    return structs.replace(known, line=f"{ENDS_WITH}{log.ending}") if log.ending else known
+
+
+RAISED = "Python raised an error"
+
+
+ENDS_WITH = "nothing in it says why; it ends with\n"
+"Before the last lines of a log without a cause."
+
+
+# Of these, Python or a library may say more before it ends so: after an exception in C++, or at the exit.
+_SPOKEN = {_ABORTED, 11, _TERMINATED}
+
+
+_BELIEVED_STEPS = 3
+"Lines of progress after a traceback that other ranks may still write."
+
+
+_BELIEVED_WORDS = 30
+"Lines of programs after a failure of the shell, without another failure."
+
+
+class _Evidence:
+    """All that a log shows, and which of it is believed."""
+
+    def __init__(self, log: Log, only_node: str) -> None:
+        raised, shown = log.raised, log.signs
+        start = max((one.at for one in raised if _starts_a_run(one, raised)), default=0)
+        self.log = log
+        self.raised = [one for one in raised if one.at >= start]
+        self.ended = reports(log.text, only_node)
+        reported = {self._place(one) for one in self.ended}
+        self.signs = [one for one in shown if one.at >= start and one.at not in reported]
+        self.causes = [one for one in self.raised if not _is_consequence(one)]
+        known = {one.rank for one in self.causes}
+        self.lost = {one.rank for one in self.raised if one.rank is not None} - known
+        self.failed = [one for one in self.ended if not _is_survivor(one, self.lost)]
+        self.timed_out = bool(TIMED_OUT.search(log.text))
+
+    def cause(self) -> Why | None:
+        """The first step that finds something."""
+        steps: tuple[Callable[[], Why | None], ...] = (
+            lambda: self._stated("own"),
+            lambda: self._stated("memory"),
+            self._stopped_by_slurm,
+            self._first_failure,
+            self._distinct_exit,
+            lambda: self._signalled(self._of_others(), by_launcher=True),
+            lambda: self._signalled(self._of_others(), by_launcher=False),
+            self._effect,
+            lambda: self._signalled(self.ended, by_launcher=True),
+            lambda: self._signalled(self.ended, by_launcher=False),
+            lambda: self._explained([one for one in self.raised if one not in self.causes]),
+            self._said,
+            self._exited,
+        )
+        return next(filter(None, (step() for step in steps)), None)
+
+    def _stated(self, kind: str) -> Why | None:
+        one = next((one for one in self.signs if one.sign.kind == kind), None)
+        killed = next((one for one in self.ended if one.signal == _KILLED), None)
+        return self._of_sign(one, killed if kind == "memory" else None) if one else None
+
+    def _stopped_by_slurm(self) -> Why | None:
+        """Slurm's own reason, unless a rank had failed before and the others only waited."""
+        one = next((one for one in self.signs if one.sign.kind == "slurm"), None)
+        before = [cause for cause in self.causes if one and cause.rank is not None and cause.at < one.at]
+        return self._of_sign(one) if one and not before else None
+
+    def _first_failure(self) -> Why | None:
+        """The earliest failure of a rank; of two, a launcher may have seen which was first."""
+        first = self._labelled() or self._signalled(self.failed, by_launcher=False, spoken=False)
+        plain = self._earliest([one for one in self.causes if one.rank is None])
+        if first is None and plain is not None and self._is_lacking(plain):
+            first = self._setup(before=plain.at)
+        first = first or (self._why(plain) if plain else None)
+        first = first or self._signalled(self.failed, by_launcher=False)
+        return first or self._setup(before=len(self.log.lines))
+
+    def _labelled(self) -> Why | None:
+        """The exception of the rank that a launcher saw failing first, else the first one with a rank."""
+        causes = sorted((one for one in self.causes if one.rank is not None), key=self._order)
+        seen = ((one, report) for report in self.ended for one in causes if report.may_be(one.rank))
+        first, report = next(seen, (next(iter(causes), None), None))
+        return self._of_exception(first, report) if first else None
+
+    def _order(self, one: Raised | Shown) -> tuple[str, int]:
+        """By time where several files have one, else by place."""
+        return (self.log.time(one.at) if self.log.has_files else "", one.at)
+
+    def _earliest(self, raised: Iterable[Raised]) -> Raised | Shown | None:
+        """The first exception or sign that ended a process; tracebacks count before single lines."""
+        tracebacks = [one for one in raised if one.in_traceback and self._is_last(one.at, _BELIEVED_STEPS)]
+        bare = [one for one in raised if not one.in_traceback and self._is_last(one.at)]
+        fatal = [one for one in self._believed("fatal", "lack") if one.sign.kind == "fatal" or not tracebacks]
+        certain: list[Raised | Shown] = [*tracebacks, *fatal]
+        weak: list[Raised | Shown] = [*bare, *self._believed("cause")]
+        return min(certain or weak, key=self._order, default=None)
+
+    def _believed(self, *kinds: str) -> list[Shown]:
+        """The signs of some kinds in no traceback and no warning, after which nothing goes on."""
+        inside = {one.at for one in self.raised}
+        return [
+            one
+            for one in self.signs
+            if one.sign.kind in kinds and one.at not in inside and not one.is_weak and self._is_last(one.at)
+        ]
+
+    def _is_last(self, at: int, steps: int = 0) -> bool:
+        return self.log.steps_after(at) <= steps
+
+    def _is_lacking(self, one: Raised | Shown) -> bool:
+        """Whether something is missing, which an earlier failure of the set-up may be the reason of."""
+        sign = one.sign if isinstance(one, Shown) else _sign_of(one)
+        return sign is not None and sign.kind in ("lack", "setup")
+
+    def _setup(self, before: int) -> Why | None:
+        """The first failure of the shell or of what prepares the job."""
+        found = [one for one in self._believed("setup") if one.at < before]
+        is_last = before == len(self.log.lines)
+        near = (one for one in found if not is_last or self.log.words_after(one.at) <= _BELIEVED_WORDS)
+        return next((self._of_sign(one) for one in near), None)
+
+    def _distinct_exit(self) -> Why | None:
+        """The process that ended with an exit code of its own while others only lost it."""
+        others = {(one.status, one.signal) for one in self.ended}
+        own = (one for one in self.failed if one.status and not one.by_launcher)
+        return next(
+            (self._of_code(one) for one in own if self.lost or (one.status != 1 and len(others) > 1)), None
+        )
+
+    def _of_others(self) -> list[Ended]:
+        """The ends of processes that are not of the ranks that lost another one, if there are such ranks."""
+        return [one for one in self.ended if self.lost and not any(map(one.may_be, self.lost))]
+
+    def _effect(self) -> Why | None:
+        """A consequence; the one that says most. Something went on after a traceback: it counts now."""
+        effects = [one for one in self.signs if one.sign.kind == "effect"]
+        late = [one for one in self.causes if one.in_traceback]
+        if effects and late:
+            return self._explained(late)
+        rated = min(effects, key=lambda one: (SIGNS.index(one.sign), one.at), default=None)
+        return self._of_sign(rated, None) if rated else None
+
+    def _explained(self, raised: Iterable[Raised]) -> Why | None:
+        one = next((one for one in raised if one.in_traceback), None)
+        return self._of_exception(one, self._ender(one.at, one.line)) if one else None
+
+    def _why(self, one: Raised | Shown) -> Why:
+        if isinstance(one, Shown):
+            return self._of_sign(one, self._ender(one.at, one.line))
+        return self._of_exception(one, self._ender(one.at, one.line))
+
+    def _ender(self, at: int, line: str) -> Ended | None:
+        """The process whose end is reported after a line, if that may be the one that wrote the line."""
+        if "slurm_script: line" in line or len({self.log.file(at), self.log.file(-1)}) > 1:
+            return None
+        later = (one for one in self.failed if one.status and self.log.text.find(one.line) >= 0)
+        is_python = any(one.at == at for one in self.raised)
+        return next(
+            (
+                one
+                for one in later
+                if self.log.at(self.log.text.rfind(one.line)) >= at - 6 and (one.status == 1 or not is_python)
+            ),
+            None,
+        )
+
+    def _of_exception(self, one: Raised, report: Ended | None) -> Why:
+        after = (shown.line for shown in self._believed("cause", "lack") if one.at < shown.at <= one.at + 3)
+        texts = (one.line, *one.chain, *after)
+        line = next((text for text in texts if _sign_of(Raised(text, one.at))), one.line)
+        sign = _sign_of(Raised(line, one.at))
+        what, todo, message = RAISED, "", f": {_quoted(one.line)}"
+        if sign and (match := sign.search(line)):
+            value = next(filter(None, match.groups()), "")
+            what, todo, message = _filled(sign.what, value), sign.todo, ""
+        who = report
+        if one.rank is not None:
+            who = Ended(f"rank {one.rank}", line, node=report.node if report else "")
+        why = self._placed(Why(what, todo, line), one.at, who, one.rank)
+        return structs.replace(why, what=why.what + message)
+
+    def _of_sign(self, one: Shown, report: Ended | None = None) -> Why:
+        if (
+            report is None
+            and one.rank is not None
+            and one.sign.kind != "effect"
+            and "rank" not in one.sign.what
+        ):
+            report = Ended(f"rank {one.rank}", one.line)
+        why = Why(_filled(one.sign.what, one.value), one.sign.todo, one.line)
+        return self._placed(why, one.at, report, one.rank)
+
+    def _placed(self, why: Why, at: int, who: Ended | None, rank: int | None = None) -> Why:
+        """The reason with the process that it is about, and the place of its line."""
+        return structs.replace(
+            why,
+            what=f"{why.what} ({who.who})" if who else why.what,
+            number=self.log.number(at),
+            file=self.log.file(at),
+            rank=rank if rank is not None else _only_rank(who),
+            node=who.node if who else "",
+        )
+
+    def _signalled(self, ended: Iterable[Ended], *, by_launcher: bool, spoken: bool = True) -> Why | None:
+        """The first process that ended with a signal, unless it waited for others until a timeout."""
+        for one in ended:
+            waited = self.timed_out and (one.by_launcher or one.signal in (_ABORTED, _TERMINATED))
+            if (
+                one.signal
+                and one.by_launcher == by_launcher
+                and not waited
+                and (spoken or one.signal not in _SPOKEN)
+            ):
+                return self._at(
+                    one,
+                    _cancelled(one)
+                    if by_launcher and not self.lost
+                    else _by_signal(one.who, one.signal, one.line),
+                )
+        return None
+
+    def _said(self) -> Why | None:
+        """The last line that a program calls an error, if nothing goes on after it."""
+        said = self._believed("said")
+        return self._of_sign(said[-1], self._ender(said[-1].at, said[-1].line)) if said else None
+
+    def _exited(self) -> Why | None:
+        """The first process that ended with an exit code, of which nothing else is known."""
+        one = next((one for one in self.failed if one.status and not one.by_launcher), None)
+        return self._of_code(one) if one else None
+
+    def _of_code(self, one: Ended) -> Why:
+        return self._at(one, Why(f"{one.who} ended with exit code {one.status}", "", one.line))
+
+    def _at(self, one: Ended, why: Why) -> Why:
+        return structs.replace(self._placed(why, self._place(one), None), rank=_only_rank(one), node=one.node)
+
+    def _place(self, one: Ended) -> int:
+        """The index of the line of a report."""
+        return self.log.at(max(0, self.log.text.find(one.line)))
+
+
+def _starts_a_run(one: Raised, raised: Sequence[Raised]) -> bool:
+    """Whether a program was just read: what is above it in the file is of an older one."""
+    is_syntax = one.line.startswith(("SyntaxError", "IndentationError", "TabError"))
+    return is_syntax and one.rank is None and not one.in_traceback and one is not raised[0]
+
+
+def _only_rank(one: Ended | None) -> int | None:
+    ranks = one.ranks if one else ()
+    return ranks[0].start if len(ranks) == 1 and len(ranks[0]) == 1 else None
+
+
+def _sign_of(raised: Raised) -> Sign | None:
+    """The first sign that an exception has, other than that of a consequence."""
+    return next(
+        (one for one in SIGNS if one.kind not in ("effect", "said") and one.search(raised.line)), None
     )
-    return next(filter(None, (step() for step in steps)), None)
 
 
 def _is_consequence(raised: Raised) -> bool:
     """Whether an exception follows from the end of another process."""
-    return bool(CONSEQUENCE.search(raised.line)) and not _shown(SIGNS, raised.line)
+    return bool(CONSEQUENCE.search(raised.line)) and not _sign_of(raised)
 
 
-def _is_survivor(ended: Ended, lost: Iterable[int]) -> bool:
+def _is_survivor(ended: Ended, lost: Iterable[int | None]) -> bool:
     """Whether a process ended because others had: it was terminated, or is of a rank that lost them."""
     return ended.signal == _TERMINATED or (bool(ended.status) and any(map(ended.may_be, lost)))
 
 
-def _raised_by_rank(causes: Sequence[Raised], ended: Iterable[Ended]) -> Why | None:
-    """The exception of the rank that a launcher saw failing first, else the first one in the log."""
-    reported = ((one, report) for report in ended for one in causes if report.may_be(one.rank))
-    first, report = next(reported, (next(iter(causes), None), None))
-    if first is None:
-        return None
-    who = f"rank {first.rank}{report.on_node if report else ''}"
-    return _of(Ended(who, first.line), _meaning(first))
+def _cancelled(one: Ended) -> Why:
+    """A process that its launcher ended."""
+    what = f"its step was cancelled, and {one.who} was ended with it"
+    return Why(what, "`sacct -j ID -o JobID,State,ExitCode` shows which step ended first.", one.line)
 
 
-def _raised(causes: Iterable[Raised], ended: Iterable[Ended]) -> Why | None:
-    """What the first of some exceptions means, with the process that ended, if that is known."""
-    return next((_of(_unexplained(ended), _meaning(one)) for one in causes), None)
-
-
-def _meaning(raised: Raised) -> Why:
-    return _shown(SIGNS, raised.line) or Why("Python raised an error", "", raised.line)
-
-
-def _killed(ended: Iterable[Ended]) -> Ended | None:
-    """The first process that was killed, as Slurm does when memory runs out."""
-    return next((one for one in ended if one.signal == _KILLED), None)
-
-
-def _unexplained(ended: Iterable[Ended]) -> Ended | None:
-    """The first process that ended with an exit code."""
-    return next((one for one in ended if one.status), None)
-
-
-def _of(ended: Ended | None, shown: Why | None) -> Why | None:
-    """An explanation with the process that it is about, if that is known."""
-    return Why(f"{shown.what} ({ended.who})", shown.todo, shown.line) if shown and ended else shown
-
-
-def _signalled(ended: Iterable[Ended], log: str, *, by_launcher: bool) -> Why | None:
-    """The first process that ended with a signal, unless it waited for others until a timeout."""
-    timed_out = bool(TIMED_OUT.search(log))
-    for one in ended:
-        waited = timed_out and (one.by_launcher or one.signal in (_ABORTED, _TERMINATED))
-        if one.signal and one.by_launcher == by_launcher and not waited:
-            return _by_signal(one.who, one.signal, one.line)
-    return None
-
-
-def _exited(ended: Iterable[Ended]) -> Why | None:
-    """The first process that ended with an exit code, of which nothing else is known."""
-    one = next((one for one in ended if one.status and not one.by_launcher), None)
-    return Why(f"{one.who} ended with exit code {one.status}", "", one.line) if one else None
-
-
-def _shown(signs: Iterable[Sign], text: str) -> Why | None:
-    """What the first sign of the table that is in the text means."""
-    for sign in signs:
-        if match := sign.search(text):
-            value = next(filter(None, match.groups()), "")[:_LONGEST]
-            return Why(sign.what.replace("{0}", _quoted(value)), sign.todo, line_of(match))
-    return None
+def _filled(what: str, value: str) -> str:
+    return " ".join(what.replace("{0}", _quoted(value[:LONGEST])).split())
 
 
 def _quoted(value: str) -> str:

@@ -18,7 +18,8 @@ _HEAD = 4096
 "Bytes of a log's beginning that show whether it is text."
 _SEARCHED = 4 << 20
 "Bytes of a log's end that the remote host reads: a failure of Lightning writes 20 kB for each rank."
-# Without the frames of tracebacks, the failures of many ranks fit into LOG_END.
+# Without the frames of tracebacks and of C++, the failures of many ranks fit into LOG_END. The first failure
+# after which nothing goes on has a quarter of it: a site may append a long report to a log.
 # A NUL ends each log, so the logs themselves must not contain one. The line of the last unfinished run comes
 # first: what a long run writes after it may be more than is kept.
 _ENDS = r"""
@@ -30,7 +31,19 @@ for file do
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
     grep '^slurmgen: \(run\|segment\) [0-9]' | tail -n 1 | head -c "$longest"
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
-    sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' | tail -c "$kept"
+    sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' |
+    grep -v '^\(\[[^]]*\]: *\)*frame #[0-9]' |
+    awk -v kept="$kept" -v end="$(tail -c 1 "$file" 2>/dev/null | tr -d '\000')" '
+      { size = length($0) + 1; if (size > kept) { $0 = substr($0, size - kept + 1); size = kept }
+        line[NR] = $0; all += size
+        while (all > kept && from < NR) { from++; all -= length(line[from]) + 1; delete line[from] } }
+      /(epoch|step|iter|loss)[^a-z]*[0-9]|[0-9]it\/s/ { if (count && ++steps > 3) count = steps = room = 0 }
+      !count && /Traceback \(most recent|^FATAL|Error: / { room = kept / 4 }
+      room > size { first[++count] = $0; at[count] = NR; room -= size; }
+      END {
+        for (n = 1; n <= count && at[n] <= from; n++) { print first[n]; all += length(first[n]) + 1 }
+        while (all > kept && from < NR) { from++; all -= length(line[from]) + 1 }
+        for (n = from + 1; n <= NR; n++) printf "%s%s", line[n], n < NR || end == "" ? "\n" : "" }'
   printf '\000'
 done"""
 _TOGETHER = 8 << 20

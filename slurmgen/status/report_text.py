@@ -133,7 +133,7 @@ def _todo(report: Report) -> str:
 def _failure(report: Report) -> Iterator[tuple[str, str]]:
     if report.why and (text := cause(report)):
         yield "why", text
-        yield from (("log", text) for text in [report.why.line] if text)
+        yield from (("log", text) for text in report.why.line.splitlines())
         yield from (("do", text) for text in [report.why.todo] if text)
     if not _names_its_bad_node(report):
         yield from ((f"bad node {node}", finding.text) for node, finding in report.bad_nodes.items())

@@ -84,6 +84,7 @@ FILES = {
     "hello.py": "open('result', 'w').write('1')\nprint('hello')\n",
     "bad.sbatch": "#!/bin/bash\n#SBATCH --time=5\nsrun python train.py &\n",
     "wrong.toml": "gpu = 1\n",
+    "failed.out": "FATAL:   could not open image /img/x.sif: failed\n",
 }
 LOCAL = {
     "render": "render hello; render hello -o out.sbatch; render --all --write",
@@ -91,6 +92,7 @@ LOCAL = {
     "explain": "explain hello; explain hello --gpus 4 --framework ddp --requeue",
     "lint": "lint bad.sbatch; lint bad.sbatch --diff; lint --explain SG1",
     "adopt": "adopt bad.sbatch --dry-run",
+    "diagnose": "diagnose hello.py failed.out",
     "init": "init --site generic",
     "sites": "sites",
     "sites list": "sites list",

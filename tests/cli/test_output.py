@@ -55,6 +55,7 @@ EVERY = {
         ["cifar", "-o", f"{NAME}/{NAME}"],
         [f"--{NAME}"],
     ],
+    "diagnose": [["hello.py"], ["nothing.out"]],
     "explain": [["cifar"], ["cifar", "--json"], ["cifar", "--account", NAME], ["cifar", "--script", NAME]],
     "submit": [
         ["cifar", "--dry-run"],

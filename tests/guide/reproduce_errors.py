@@ -154,6 +154,10 @@ def no_library() -> None:
     import compiled  # noqa: F401
 
 
+def file_exists() -> None:
+    FOLDER.mkdir()
+
+
 def full_disk() -> None:
     with Path("/dev/full").open("w") as file:
         file.write("x" * 10**6)
@@ -179,6 +183,7 @@ ERRORS: list[Callable[[], None]] = [
     no_file,
     not_executable,
     no_library,
+    file_exists,
     full_disk,
 ]
 

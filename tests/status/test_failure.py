@@ -16,7 +16,7 @@ from slurmgen.slurm import pending
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState, Usage
 from slurmgen.status.failure import LOG_END, Why, why, with_logged_code, with_lost_environment
-from slurmgen.status.failure_patterns import DECISIVE_SIGNS, LAST_SIGNS, SIGNS, Sign
+from slurmgen.status.failure_patterns import SIGNS, Sign
 from slurmgen.status.job import Job
 from slurmgen.status.query import make_report
 from slurmgen.status.report import to_json
@@ -69,8 +69,8 @@ LOGS = {
         "Hugging Face did not let the job read a repository"
     ),
     MODULE: "Python has no module einops",
-    RANKS: "Python raised an error (rank 3 on n1)",
-    CHAINED: "Python raised an error",
+    RANKS: "Python raised an error (rank 3 on n1): “ValueError: loss is nan”",
+    CHAINED: "Python raised an error: “KeyError: 'lr'”",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.": "a GPU ran out of memory",
     "RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory": (
         "the memory of the node or of the job ran out"
@@ -92,7 +92,7 @@ LOGS = {
     "RuntimeError: CUDA error: no kernel image is available for execution on the device": (
         "this PyTorch was not built for the GPUs of that node"
     ),
-    "RuntimeError: No CUDA GPUs are available": "no GPU was visible",
+    "RuntimeError: No CUDA GPUs are available": "no GPU was visible or usable",
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "the file /data/x does not exist",
     "PermissionError: [Errno 13] Permission denied: '/data'": "access to /data was denied",
     "  File \"a.py\", line 3\n    f(\n     ^\nSyntaxError: '(' was never closed": (
@@ -152,6 +152,102 @@ LOGS = {
     "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***": (
         "it reached its time limit"
     ),
+    "slurmgen: the gate of this job was not opened": (
+        "its gate was not opened, so that it did not run its program"
+    ),
+    "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO PREEMPTION ***": (
+        "a job of higher priority took its place"
+    ),
+    "srun: error: Node failure on n7": "one of its nodes failed n7",
+    "ImportError: FlashAttention2 has been toggled on, but package flash_attn seems to be not installed.": (
+        "Python has no module flash_attn"
+    ),
+    "wandb.errors.CommError: Run initialization has timed out": (
+        "Weights & Biases could not be reached or refused the job"
+    ),
+    "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/a": (
+        "a server refused the job for too many requests"
+    ),
+    "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache": (
+        "a file of the Hugging Face hub is not in the cache, and the job could not download it"
+    ),
+    'Lmod has detected the following error: The following module(s) are unknown:\n"cuda/12.4"\n': (
+        "the site has no environment module cuda/12.4"
+    ),
+    "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.": (
+        "conda is not prepared in the job, so that `conda activate` did nothing"
+    ),
+    "EnvironmentNameNotFound: Could not find conda environment: a": "the environment a does not exist",
+    "/var/spool/slurmd/job12/slurm_script: line 22: /tmp/env/bin/activate: No such file or directory": (
+        "the environment /tmp/env does not exist"
+    ),
+    "/var/spool/slurmd/job12/slurm_script: line 22: cd: /tmp/data: No such file or directory": (
+        "/tmp/data does not exist"
+    ),
+    "RuntimeError: CUDA error: invalid device ordinal": "a rank selected a GPU that its node does not have",
+    "n1:1:1 [0] NCCL WARN Bootstrap : no socket interface found": (
+        "NCCL_SOCKET_IFNAME names no network interface of the node"
+    ),
+    "RuntimeError: FlashAttention only supports Ampere GPUs or newer.": (
+        "the GPUs of that node are too old for the program"
+    ),
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).": (
+        "the CUDA driver of the node is too old for the program"
+    ),
+    "AssertionError: Torch not compiled with CUDA enabled": "this PyTorch was built without CUDA",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered": "a GPU failed",
+    "RuntimeError: CUDA error: device-side assert triggered": (
+        "a check in a GPU kernel failed (device-side assert)"
+    ),
+    "RuntimeError: CUDA error: an illegal memory access was encountered": (
+        "a GPU kernel read or wrote memory that it does not have"
+    ),
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices": (
+        "tensors are on different devices"
+    ),
+    "RuntimeError: CUDA error: named symbol not found": "a GPU operation failed: “named symbol not found”",
+    "Traceback (most recent call last):\nRuntimeError: Error(s) in loading state_dict for Bert:\n"
+    "\tsize mismatch for head.weight: copying a param with shape torch.Size([3])": (
+        "a checkpoint does not fit the model: the size of head.weight differs"
+    ),
+    "Loss is nan, stopping training": "the loss became NaN or infinite",
+    "ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set": (
+        "the script was not started by a launcher: RANK is not set"
+    ),
+    "FileNotFoundError: [Errno 2] Unable to synchronously create file (unable to open file: name = "
+    "'out/a.h5', errno = 2, error message = 'No such file')": "the folder of out/a.h5 does not exist",
+    "FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'a.h5', errno = 2)": (
+        "the file a.h5 does not exist"
+    ),
+    "FileExistsError: [Errno 17] File exists: 'runs/1'": "runs/1 exists already",
+    "FATAL:   container creation failed: mount hook function failure: mount /a->/a error: while mounting /a: "
+    "mount source /a doesn't exist": "the container could not be made: /a, which it binds, does not exist",
+    "FATAL:   container creation failed: mount /b->/c error: destination /c doesn't exist in container": (
+        "the container could not be made: it has no folder /c to bind to"
+    ),
+    'FATAL:   "mytrain": executable file not found in $PATH': "the container has no program mytrain",
+    "FATAL:   while loading overlay images: permission": (
+        "the container engine ended: “while loading overlay images: permission”"
+    ),
+    "ERROR: No matching distribution found for torch==9.9": "pip found no version of torch==9.9",
+    "srun: error: Task launch for StepId=36.0 failed on node n7: Job credential expired": (
+        "srun could not start the step: “n7: Job credential expired”"
+    ),
+    'srun: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2"': (
+        "Slurm's authentication (munge) does not work on the node"
+    ),
+    "requests.exceptions.ProxyError: Unable to connect to proxy": (
+        "the proxy or the certificate of a server did not let the job connect"
+    ),
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.": (
+        "Ray lost a worker or its head"
+    ),
+    "*** Error in `python3': free(): invalid pointer: 0x0000555560e2b570 ***": (
+        "a compiled library corrupted its memory: “free(): invalid pointer: 0x0000555560e2b570 ***”"
+    ),
+    "Killed": "a process was killed, usually because memory ran out",
+    "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T10:00:00 ***": "its step was cancelled",
+    "ERROR: the data set has no labels": "a program ended with an error: “the data set has no labels”",
     "[1]: Read error: Connection reset by peer": "a rank lost its connection to another one",
 }
 
@@ -167,8 +263,16 @@ def test_the_end_of_a_log_shows_the_reason(log: str, what: str) -> None:
     assert found.what == what
 
 
+@pytest.mark.parametrize(("log", "what"), LOGS.items())
+def test_sruns_last_lines_hide_no_reason(log: str, what: str) -> None:
+    ending = "srun: error: n9: task 0: Exited with exit code 1\nsrun: Terminating StepId=12.0\n"
+    found = why(failed(), f"epoch 1\n{log}\n{ending}")
+    assert found
+    assert found.what.replace(" (task 0 on n9)", "") == what
+
+
 def test_each_sign_has_an_example() -> None:
-    for sign in (*DECISIVE_SIGNS, *SIGNS, *LAST_SIGNS):
+    for sign in SIGNS:
         assert any(sign.search(log) for log in LOGS), sign.what
 
 
@@ -376,15 +480,15 @@ def adversarial(pattern: str) -> set[str]:
     words = {*literals, *"a A 1 : ' / . \n".split(" "), " ", ": ", "a: ", "a b:", "'x' ", "1:", "\r", "Aa."}
     fillers = ("", " ", "a", ": ", ":", "1")
     return {
-        (word + filler) * (2 * LOG_END // len(word + filler)) for word in words if word for filler in fillers
+        (word + filler) * (LOG_END // 2 // len(word + filler)) for word in words if word for filler in fillers
     }
 
 
-@pytest.mark.parametrize("sign", DECISIVE_SIGNS + SIGNS + LAST_SIGNS, ids=lambda sign: sign.what)
+@pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: sign.what)
 def test_no_log_makes_a_search_slow(sign: Sign) -> None:
     for text in adversarial(sign.pattern):
         for log in (text, f"{text}x", text.replace("\n", " ")):
-            assert seconds(lambda log=log: sign.search(log)) < 1, log[:80]  # type: ignore[misc]
+            assert seconds(lambda log=log: sign.search(log)) < 0.5, log[:80]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ WATCHDOG = (
 )
 SIGKILL = "ended with SIGKILL, which usually means that memory ran out"
 CAUSES = {
-    "exception": (1, "", "Python raised an error (rank {rank}{node})"),
+    "exception": (1, "", "Python raised an error (rank {rank}{node}): “ValueError: loss is nan”"),
     "SIGKILL": (-9, "(SIGKILL)", "{who}{node} " + SIGKILL),
     "SIGSEGV": (-11, "(SIGSEGV)", "{who}{node} ended with SIGSEGV: a program crashed"),
     "exit code": (3, "", "{who}{node} ended with exit code 3"),
@@ -201,7 +201,7 @@ def test_the_first_exception_of_a_chain_decides_whether_the_rank_survived() -> N
 @pytest.mark.parametrize("bar", ["  5%|#    | 5/100 [00:01<00:20]", "\rEpoch 1:  50%|##   | 3/6 [00:01]"])
 def test_a_traceback_behind_a_progress_bar_is_read(bar: str) -> None:
     log = traceback(0, LOST[0]) + bar + traceback(3, "ValueError: loss is nan")
-    assert reason(log).what == "Python raised an error (rank 3)"
+    assert reason(log).what == "Python raised an error (rank 3): “ValueError: loss is nan”"
     plain = bar + "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 'lr'\n"
     assert reason(plain).line == "KeyError: 'lr'"
 
@@ -233,7 +233,7 @@ def test_a_traceback_in_the_summary_of_torchrun_is_read() -> None:
         '  traceback : Traceback (most recent call last):\n    File "a.py", line 3, in main\n'
         "  KeyError: 'lr'\n"
     )
-    assert reason(log).what == "Python raised an error (rank 2)"
+    assert reason(log).what == "Python raised an error (rank 2): “KeyError: 'lr'”"
     assert reason(log).line == "KeyError: 'lr'"
 
 
@@ -299,4 +299,4 @@ def test_an_import_error_names_the_rank_that_torchrun_saw_failing() -> None:
 def test_what_a_library_caught_does_not_hide_what_ended_the_rank() -> None:
     """Lightning's batch size finder provokes out-of-memory errors, and handles them."""
     log = f"torch.OutOfMemoryError: CUDA out of memory. Trying 32.\n{traceback(2, 'KeyError: 1')}"
-    assert reason(log).what == "Python raised an error (rank 2)"
+    assert reason(log).what == "Python raised an error (rank 2): “KeyError: 1”"

@@ -42,7 +42,27 @@ def test_the_first_of_many_long_tracebacks_is_still_read(tmp_path: Path) -> None
     (end,) = ends(LocalTransport(), [str(tmp_path / "log")])
     found = why(JobState(id="12", state="FAILED", exit_code="1:0"), end)
     assert found
-    assert (found.what, found.line) == ("Python raised an error (rank 3)", "ValueError: loss is nan")
+    assert (found.what, found.line) == (
+        "Python raised an error (rank 3): “ValueError: loss is nan”",
+        "ValueError: loss is nan",
+    )
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "".join(f"[rank{n}]: frame #{n}: c10d::f() + 0x1 (0x7f in libtorch_cuda.so)\n" for n in range(4000)),
+        "GPU 0: use of 0 %, 1 of 80 GB\n" * 4000,
+    ],
+    ids=["frames of C++", "a report of the site"],
+)
+def test_a_failure_is_read_that_long_lines_follow(tmp_path: Path, after: str) -> None:
+    (tmp_path / "log").write_text("epoch 1 loss 2\n" * 9999 + traceback(3, "KeyError: 'lr'") + after)
+    (end,) = ends(LocalTransport(), [str(tmp_path / "log")])
+    found = why(JobState(id="12", state="FAILED", exit_code="1:0"), end)
+    assert found
+    assert (found.line, found.rank) == ("KeyError: 'lr'", 3)
+    assert len(end) <= LOG_END
 
 
 def test_the_ends_of_more_logs_are_read_than_one_command_can_name(

@@ -21,6 +21,7 @@ from slurmgen.config.project import (
 )
 from slurmgen.config.user import Personal, fill, load_personal
 from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean, fields_in
+from slurmgen.files import is_file, is_there
 from slurmgen.program.files import begins_command, names_file, path_in_project, program_file
 from slurmgen.request.model import NONE, Request, check_form, merge
 from slurmgen.request.text import command_line
@@ -381,7 +382,7 @@ def _replaced(words: Sequence[str]) -> tuple[str, ...]:
 def _of_argument(word: str, folder: Path, project_dir: Path) -> Request | None:
     """The request for the program that an argument names; None if it is no file."""
     path = folder / word
-    if not path.is_file():
+    if not is_file(path):
         if names_file(word):
             raise UnknownJob(f"there is no file {word}", _NAMES)
         return None
@@ -404,7 +405,7 @@ def _of_argument(word: str, folder: Path, project_dir: Path) -> Request | None:
 def _relative(request: Request, project_dir: Path) -> Request:
     """The request with paths of the project instead of full paths of this machine that lie in it."""
     script, args = request.script, request.script_args
-    if script and script.startswith("/") and Path(script).exists():
+    if script and script.startswith("/") and is_there(script):
         request = structs.replace(request, script=path_in_project(Path(script), project_dir) or script)
     if args:
         request = structs.replace(
@@ -417,7 +418,7 @@ def _outside(request: Request, project_dir: Path) -> tuple[str, ...]:
     """A warning for each full path that exists on this machine, outside the project."""
     words = (request.script or "", *(request.script_args or ()))
     paths = [path for word in words if (path := word.rpartition("=")[2]).startswith("/") and "$" not in path]
-    local = [path for path in paths if len(Path(path).parts) > _SHORTEST and Path(path).exists()]
+    local = [path for path in paths if len(Path(path).parts) > _SHORTEST and is_there(path)]
     return tuple(
         f"{path} exists on this machine and is not sent: the job needs it at the same place on the cluster"
         for path in dict.fromkeys(local)
@@ -433,7 +434,7 @@ _SHORTEST = 2
 def _relative_word(word: str, project_dir: Path) -> str:
     """An argument `PATH` or `--NAME=PATH` whose file is one of the project."""
     name, sign, path = word.rpartition("=")
-    if not path.startswith("/") or not Path(path).exists():
+    if not path.startswith("/") or not is_there(path):
         return word
     inside = path_in_project(Path(path), project_dir)
     return f"{name}{sign}{inside}" if inside else word

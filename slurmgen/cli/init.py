@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 @click.option("--training", is_flag=True, help="Also copy the training examples to training/.")
 @json_option
 def command(site: str | None, training: bool, as_json: bool) -> None:
-    """Create a commented slurmgen.toml in the current folder, with the jobs that its files show.
+    """Create a commented slurmgen.toml in the current folder.
 
-    Each training program becomes a job, with the framework that its calls show, and so does each batch
+    It has the jobs that the files of the folder show. Each training program becomes a job, with the framework that its calls show, and so does each batch
     script. Nothing is imported or run.
 
     An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen

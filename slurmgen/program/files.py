@@ -2,7 +2,7 @@
 
 from pathlib import Path, PurePosixPath
 
-from slurmgen.files import is_bundled
+from slurmgen.files import is_bundled, is_file
 from slurmgen.request.model import Request
 
 BATCH_SUFFIXES = (".sbatch", ".slurm", ".job")
@@ -30,11 +30,11 @@ def program_file(request: Request, project_dir: Path) -> str | None:
     if request.module:
         path = request.module.replace(".", "/")
         names = [f"{top}{path}{end}" for top in ("", "src/") for end in (".py", "/__main__.py")]
-        return next((name for name in names if (project_dir / name).is_file()), None)
+        return next((name for name in names if is_file(project_dir / name)), None)
     script = request.script
     if not script or script.startswith("/") or "$" in script:
         return None
-    is_here = (project_dir / script).is_file()
+    is_here = is_file(project_dir / script)
     return str(PurePosixPath(script)) if is_here and not is_bundled(script) else None
 
 
@@ -47,5 +47,5 @@ def begins_command(word: str, project_dir: Path, *, has_jobs: bool) -> bool:
     """Whether the words after `--` are a command, and not arguments of a job's program."""
     if word.startswith("-"):
         return False
-    is_file = names_file(word) and (project_dir / word).is_file()
+    is_file = names_file(word) and is_file(project_dir / word)
     return not has_jobs or is_file or word in _RUNNERS

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from slurmgen.files import is_inside, read_text
+from slurmgen.files import is_file, is_inside, read_text
 from slurmgen.python_source import LARGEST_FILE, Call, Import, Source, read_source, source_of
 from slurmgen.text import listed
 
@@ -276,7 +276,7 @@ class _Reader:
     def _files_of(self, module: PurePosixPath, name: str) -> Iterator[str]:
         for path in ([module / name] if name and name != "*" else []) + [module]:
             for candidate in (f"{path}.py", f"{path}/__init__.py"):
-                if candidate not in self._seen and (self._project_dir / candidate).is_file():
+                if candidate not in self._seen and is_file(self._project_dir / candidate):
                     yield candidate
 
     def _read(self, name: str) -> Source | None:

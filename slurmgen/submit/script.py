@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from slurmgen.config.project import FILE_NAME, Project
 from slurmgen.errors import RequestError, contradiction, flag, option
-from slurmgen.files import read_bytes, refuse_links
+from slurmgen.files import is_file, read_bytes, refuse_links
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.ledger.request import Recorded
 from slurmgen.lint.engine import lint_text
@@ -116,7 +116,7 @@ def find_script(
     if name is None or name in project.job:
         return None
     path = folder / name
-    if not path.is_file():
+    if not is_file(path):
         return None
     kind = kind_of(path)
     if kind is None and name.endswith(BATCH_SUFFIXES):

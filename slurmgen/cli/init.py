@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 def command(site: str | None, training: bool, as_json: bool) -> None:
     """Create a commented slurmgen.toml in the current folder.
 
-    It has the jobs that the files of the folder show. Each training program becomes a job, with the framework that its calls show, and so does each batch
-    script. Nothing is imported or run.
+    It has the jobs that the files of the folder show: each training program becomes a job, with the framework
+    that its calls show, and so does each batch script. Nothing is imported or run.
 
     An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen
     asks for it, and without a terminal the site is `generic`.

@@ -47,5 +47,6 @@ def begins_command(word: str, project_dir: Path, *, has_jobs: bool) -> bool:
     """Whether the words after `--` are a command, and not arguments of a job's program."""
     if word.startswith("-"):
         return False
-    is_file = names_file(word) and is_file(project_dir / word)
-    return not has_jobs or is_file or word in _RUNNERS
+    if not has_jobs or word in _RUNNERS:
+        return True
+    return names_file(word) and is_file(project_dir / word)

@@ -36,6 +36,7 @@ from slurmgen.cli.submit_output import (
     show,
     submit_arrays,
     submitted_values,
+    unsent_notes,
     warn,
     with_command,
 )
@@ -308,7 +309,8 @@ def _of_job(job: JobSpec, route: "Route", choices: Choices) -> Made:
     refuse_example(job)
     plan = job.plan()
     check_follow(choices.follow, is_array=is_of_task(plan.output))
-    return with_command(prepared_job(job, plan, route, choices.sending)), tuple(notes_of(plan, job))
+    prepared = prepared_job(job, plan, route, choices.sending)
+    return with_command(prepared), (*notes_of(plan, job), *unsent_notes(job, prepared))
 
 
 def _load(options: JobOptions) -> JobSpec:

@@ -202,6 +202,14 @@ def notes_of(plan: "Plan", job: JobSpec | None = None) -> Iterator[str]:
         yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
 
 
+def unsent_notes(job: JobSpec, prepared: "Prepared") -> Iterator[str]:
+    """A warning for each file of data that the job is given by name, and that is not sent."""
+    from slurmgen.program.checks import unsent
+
+    sent = prepared.submission.content.entries
+    yield from (f"warning: {text}" for text in unsent(job.request, job.program, job.project_dir, sent))
+
+
 def amount_of(prepared: "Prepared") -> str:
     """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content

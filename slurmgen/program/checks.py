@@ -1,14 +1,17 @@
 """What a program contradicts in a plan, found before the job waits in the queue."""
 
 import platform
-from collections.abc import Iterator
-from pathlib import Path
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
 
 from slurmgen.errors import RequestError
+from slurmgen.files import is_there
 from slurmgen.plan.model import Plan
 from slurmgen.program.environment import missing_software
 from slurmgen.program.framework import Program, calls_of
 from slurmgen.python_source import Call
+from slurmgen.request.model import Request
 from slurmgen.text import counted
 
 
@@ -47,6 +50,43 @@ def warnings_of(program: Program, plan: Plan, project_dir: Path) -> Iterator[str
     yield from _first_gpu(program, plan)
     yield from _gloo(program, plan)
     yield from missing_software(program, plan, project_dir)
+
+
+def unsent(job: Request, program: Program | None, project_dir: Path, sent: Collection[str]) -> Iterator[str]:
+    """Data of the project that a job is given by name, and that is not sent.
+
+    Args:
+        job: the request, whose arguments may name data.
+        program: its program, if it was read; the constant texts of it may be names of data.
+        project_dir: the folder of the project.
+        sent: the files that are sent.
+    """
+    words = job.script_args or ()
+    given = [
+        word.rpartition("=")[2]
+        for before, word in zip(("", *words), words, strict=False)
+        if _is_data(before, word)
+    ]
+    named = [text for text in (program.source.texts if program else {}) if _DATA_FILE.fullmatch(text)]
+    for path in dict.fromkeys([*given, *named]):
+        name = str(PurePosixPath(path))
+        is_sent = any(one == name or one.startswith(f"{name}/") for one in sent)
+        if not path.startswith(("/", "-", "..")) and is_there(project_dir / path) and not is_sent:
+            yield f"{path} is not sent, because it is ignored, empty or held back; --send {path} sends it"
+
+
+_DATA_FILE = re.compile(
+    r"[^\s/][^\s]{0,200}\.(?:csv|tsv|jsonl?|parquet|npy|npz|h5|hdf5|txt|tar|zip|lmdb|arrow|safetensors)"
+)
+
+
+_INPUT = re.compile(r"data|input|train|val|test|root|resume|config|pretrained|weights", re.IGNORECASE)
+"Options of a program that name what it reads, and not what it writes."
+
+
+def _is_data(before: str, word: str) -> bool:
+    name, is_one_word, _ = word.partition("=")
+    return _INPUT.search(name if is_one_word else before) is not None
 
 
 def _made(program: Program) -> list[Call]:

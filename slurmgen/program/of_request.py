@@ -6,7 +6,6 @@ from msgspec import structs
 
 from slurmgen.files import is_inside, read_text
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.lint.reader import read
 from slurmgen.plan.model import requested_gpus
 from slurmgen.plan.resources import WITHOUT_GPUS
 from slurmgen.plan.step import SHELL_SUFFIX
@@ -54,6 +53,8 @@ def _shell_program(project_dir: Path, file: str) -> Program | None:
     path = project_dir / file
     if not is_inside(path, project_dir):
         return None
+    from slurmgen.lint.reader import read  # 20 ms that only a shell program needs
+
     try:
         script = read(read_text(path), path)
     except (OSError, ValueError):

@@ -111,21 +111,26 @@ def find_script(
     A job of slurmgen.toml comes first: `./NAME` names the file.
 
     Raises:
-        RequestError: its name is that of a batch script, and it is none.
+        RequestError: its name is that of a batch script, and there is none.
     """
     if name is None or name in project.job:
         return None
     path = folder / name
     if not is_file(path):
+        if name.endswith(BATCH_SUFFIXES):
+            raise RequestError(f"there is no batch script {name}", _HINT)
         return None
     kind = kind_of(path)
     if kind is None and name.endswith(BATCH_SUFFIXES):
         raise RequestError(
             f"{name} is not a batch script: it has no #! of a shell and no #SBATCH line",
-            f"Name a job of {FILE_NAME}, a program, or the path of a batch script.",
+            _HINT,
         )
     runs_as_it_is = kind == "batch" or (kind == "shell" and not _becomes_job(asked or Request(), path))
     return path if runs_as_it_is else None
+
+
+_HINT = f"Name a job of {FILE_NAME}, a program, or the path of a batch script."
 
 
 def _becomes_job(asked: Request, path: Path) -> bool:

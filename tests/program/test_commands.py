@@ -159,6 +159,16 @@ def test_what_may_fail_is_a_warning(line: str, warning: str, project: Path, slur
     assert (result.returncode, warning in result.stderr) == (0, True), result.stderr
 
 
+def test_data_that_is_named_and_not_sent_is_a_warning(project: Path, slurmgen: Run) -> None:
+    for name in ("data/a.csv", "raw/b.csv", "out/c.csv"):
+        (project / name).parent.mkdir()
+        (project / name).touch()
+    (project / ".slurmgenignore").write_text("data/\nout/\n")
+    words = ("ranks.py", *HERE, *DRY, "--", "--data", "data/a.csv", "--data-dir=raw", "--save", "out")
+    warned = [line for line in slurmgen("submit", *words).stderr.splitlines() if "is not sent" in line]
+    assert [line.split()[1] for line in warned] == ["data/a.csv"]
+
+
 @pytest.mark.parametrize("lock", [True, False])
 def test_a_uv_project_without_torch_is_named(lock: bool, project: Path, slurmgen: Run) -> None:
     (project / "pyproject.toml").write_text(

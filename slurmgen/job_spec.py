@@ -380,7 +380,7 @@ def _replaced(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_argument(word: str, folder: Path, project_dir: Path) -> Request | None:
-    """The request for the program that an argument names; None if it is no file."""
+    """The request for the program that an argument names; None if it names none."""
     path = folder / word
     if not is_file(path):
         if names_file(word):

@@ -40,7 +40,7 @@ class Call(NamedTuple):
     first: Constant = None
     "The first argument without a keyword, if it is a constant."
     is_base: bool = False
-    "Whether it is no call, but the class that another one extends."
+    "Whether it is the class that another one extends, and not a call."
     inside: str = ""
     "The function or class at the top level of the file that it is in."
 
@@ -110,7 +110,7 @@ def source_of(text: str) -> Source:
     """What the text of a Python file says.
 
     Raises:
-        ValueError: it is no text of Python, such as one with a NUL byte.
+        ValueError: it cannot be Python, such as a text with a NUL byte.
     """
     try:
         tree = tree_of(text)
@@ -175,7 +175,7 @@ def tree_of(text: str) -> ast.Module:
 
     Raises:
         SyntaxError: Python does not compile it.
-        ValueError: it is no text of Python, or nested too deeply.
+        ValueError: it cannot be Python, or is nested too deeply.
     """
     try:
         with catch_warnings():

@@ -199,8 +199,9 @@ def _print_next_steps(site: Site, job: str | None) -> None:
         "slurmgen render --all --write": "write the scripts, to be checked in",
         f"slurmgen submit {job} --test-only": "would Slurm accept the job?",
     }
+    edits = [f"{site.name} needs your account"] if site.account.required else []
     if job is None:
-        steps = {f"$EDITOR {FILE_NAME}": "write a job for your program"}
-    if site.account.required:
-        steps = {f"$EDITOR {FILE_NAME}": f"{site.name} needs your account"} | steps
+        edits, steps = [*edits, "write a job for your program"], {}
+    if edits:
+        steps = {f"$EDITOR {FILE_NAME}": ", and ".join(edits)} | steps
     click.echo("\n".join(["Next:", *(f"  {step:34}  # {why}" for step, why in steps.items())]), err=True)

@@ -26,7 +26,7 @@ def path_in_project(path: Path, project_dir: Path) -> str | None:
 
 
 def program_file(request: Request, project_dir: Path) -> str | None:
-    """The path of the program of a request in the project; None if it is no file there."""
+    """The path of the program of a request in the project; None if it names none."""
     if request.module:
         path = request.module.replace(".", "/")
         names = [f"{top}{path}{end}" for top in ("", "src/") for end in (".py", "/__main__.py")]

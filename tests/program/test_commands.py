@@ -82,7 +82,7 @@ def test_a_batch_script_is_submitted_as_it_is(project: Path, slurmgen: Run) -> N
     assert slurmgen("submit", "old.sbatch", *HERE, *DRY).stdout == BATCH
 
 
-def test_a_program_of_another_interpreter_is_no_batch_script(project: Path, slurmgen: Run) -> None:
+def test_a_program_of_another_interpreter_is_refused_as_a_batch_script(project: Path, slurmgen: Run) -> None:
     result = slurmgen("submit", "./run.pl", *HERE, *DRY)
     assert (result.returncode, "not a Python or shell program" in result.stderr) == (2, True)
 

@@ -79,7 +79,7 @@ def test_what_speaks_for_another_framework_is_named(tmp_path: Path) -> None:
     "data",
     [b"\0", b"\xff\xfe", b"import torch\n" * 100_000, b"(" * 5000 + b")" * 5000, b"x = " + b"-" * 90_000],
 )
-def test_an_odd_file_is_no_error_and_takes_no_time(data: bytes, tmp_path: Path) -> None:
+def test_an_odd_file_raises_nothing_and_takes_no_time(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(data)
     start = time.process_time()
     program = read_program(tmp_path, "train.py")
@@ -115,7 +115,7 @@ def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
         ("def f[T](x): ...", False),
     ],
 )
-def test_the_syntax_of_a_later_python_is_no_certain_fault(line: str, certain: bool) -> None:
+def test_only_syntax_that_no_later_python_has_is_a_certain_fault(line: str, certain: bool) -> None:
     fault = source_of(f"import os\n{line}\n").fault
     assert fault is None or (fault.line, fault.certain) == (2, certain)
     assert fault or not certain

@@ -116,6 +116,13 @@ def source_of(text: str) -> Source:
         tree = tree_of(text)
     except SyntaxError as error:
         return Source(fault=_fault(error, text))
+    try:
+        return _said(tree)
+    except RecursionError:
+        raise TooDeep from None
+
+
+def _said(tree: ast.Module) -> Source:
     found = _Found(_names(tree), dict(assigned(tree)))
     for statement in tree.body:
         inside = statement.name if isinstance(statement, _DEFINITIONS) else ""
@@ -191,9 +198,12 @@ _LATER = re.compile(
 "What a line may begin or have by the syntax of a later Python: type aliases, template strings, and the like."
 
 
+_LONGEST_LINE = 500
+
+
 def _fault(error: SyntaxError, text: str) -> Fault:
     lines, number = text.split("\n"), error.lineno or 1
-    line = lines[number - 1] if number <= len(lines) else ""
+    line = lines[number - 1][:_LONGEST_LINE] if number <= len(lines) else ""
     return Fault(number, error.msg, certain=not _LATER.search(line))
 
 

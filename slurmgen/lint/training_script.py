@@ -40,15 +40,16 @@ def training_script(script: Script, launch: Launch) -> Path | None:
 @lru_cache(maxsize=64)
 def _calls(path: Path, budget: Budget) -> dict[str, list[Call]]:
     """The calls in a Python file by name; none if it cannot be read. The batch script pays for it."""
+    found: dict[str, list[Call]] = {}
     try:
         text = read_text(path, LARGEST_FILE)
         budget.spend(_BYTE * len(text))
         tree = tree_of(text)
-    except (OSError, SyntaxError, ValueError):
+        constants = dict(assigned(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                call = call_of(node, constants)
+                found.setdefault(call.name, []).append(call)
+    except (OSError, SyntaxError, ValueError, RecursionError):  # the last one if it is nested too deeply
         return {}
-    constants, found = dict(assigned(tree)), dict[str, list[Call]]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            call = call_of(node, constants)
-            found.setdefault(call.name, []).append(call)
     return found

@@ -71,7 +71,7 @@ _INCLUDED = {
 "What a launcher starts as well: torchrun's variables also serve Accelerate and Hugging Face's Trainer."
 
 
-_MOST_FILES, _MOST_BYTES = 100, 200_000
+_MOST_FILES, _MOST_BYTES = 100, 120_000
 "Limits of the modules that are read for one program, and of those of which a syntax tree is made."
 
 
@@ -83,8 +83,8 @@ _SIGNS = re.compile(
 
 
 _IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(?:\(([^()]{0,4000})\)|([^\n#;(]{1,400}))"
-    r"|import[ \t]+([\w., \t]{1,400}))",
+    r"^[ \t]{0,99}(?:from[ \t]{1,9}([\w.]{1,200})[ \t]{1,9}import[ \t]{1,9}"
+    r"(?:\(([^()]{0,4000})\)|([^\n#;(]{1,400}))|import[ \t]{1,9}([\w., \t]{1,400}))",
     re.MULTILINE,
 )
 
@@ -170,7 +170,7 @@ def read_program(project_dir: Path, file: str) -> Program | None:
     return _decided(file, source, found, files | reader.next_level(level))
 
 
-_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+_CALL = re.compile(r"\b([A-Za-z_]\w{0,99})\s{0,9}\(")
 
 
 def _reached(file: str, files: Mapping[str, Source]) -> set[str]:

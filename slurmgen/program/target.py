@@ -22,6 +22,10 @@ _DIRECTIVE = re.compile(rb"^#SBATCH\b", re.MULTILINE)
 _SHELL = re.compile(rb"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|k|z|da)?sh(?:[ \t\r\n]|$)")
 
 
+_LONGEST = 200
+"Bytes of a first line; the kernel reads 255."
+
+
 _PYTHON = re.compile(rb"#![^\n]*\bpython")
 
 
@@ -43,7 +47,7 @@ def kind_of(path: Path) -> Kind | None:
         return "batch" if has_directive and data.startswith(b"#!") else "python"
     if has_directive:
         return "batch"
-    is_shell = _SHELL.match(data) is not None
+    is_shell = _SHELL.match(data[:_LONGEST]) is not None
     if is_shell and path.suffix in BATCH_SUFFIXES:
         return "batch"
     no_interpreter = not data.startswith(b"#!") and path.suffix in SHELL_SUFFIXES

@@ -77,7 +77,14 @@ def test_what_speaks_for_another_framework_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"\0", b"\xff\xfe", b"import torch\n" * 100_000, b"(" * 5000 + b")" * 5000, b"x = " + b"-" * 90_000],
+    [
+        b"\0",
+        b"\xff\xfe",
+        b"import torch\n" * 100_000,
+        b"(" * 5000 + b")" * 5000,
+        b"x = " + b"-" * 90_000,
+        b"x" + b".a" * 3000,
+    ],
 )
 def test_an_odd_file_raises_nothing_and_takes_no_time(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(data)
@@ -85,6 +92,15 @@ def test_an_odd_file_raises_nothing_and_takes_no_time(data: bytes, tmp_path: Pat
     program = read_program(tmp_path, "train.py")
     assert program is None or program.source.fault
     assert time.process_time() - start < 1  # 0.1 s for a file of 1 MB on a free processor
+
+
+@pytest.mark.parametrize(
+    "text", ["from" + " " * 90_000, "from " + "." * 90_000, "a" * 90_000, "a" + " " * 90_000]
+)
+def test_a_module_of_odd_lines_takes_no_time(text: str, tmp_path: Path) -> None:
+    start = time.process_time()
+    read(tmp_path, "import far\n", far=text)
+    assert time.process_time() - start < 1
 
 
 def test_a_link_out_of_the_project_is_not_read(tmp_path: Path) -> None:

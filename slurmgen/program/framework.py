@@ -71,7 +71,7 @@ _INCLUDED = {
 "What a launcher starts as well: torchrun's variables also serve Accelerate and Hugging Face's Trainer."
 
 
-_MOST_FILES, _MOST_BYTES = 100, 120_000
+_MOST_FILES, _MOST_BYTES = 100, 200_000
 "Limits of the modules that are read for one program, and of those of which a syntax tree is made."
 
 
@@ -166,7 +166,7 @@ def read_program(project_dir: Path, file: str) -> Program | None:
         level = reader.next_level(level)
         files |= level
     if not {one.framework for one in found} & {*_STRONG}:
-        return _without_ranks(file, source, files, found)
+        return _without_ranks(file, source, files, found, is_whole=not reader.left_out)
     return _decided(file, source, found, files | reader.next_level(level))
 
 
@@ -224,9 +224,9 @@ def _reads(files: Mapping[str, Source], variable: str) -> Evidence | None:
 
 
 def _without_ranks(
-    file: str, source: Source, files: Mapping[str, Source], found: Iterable[Evidence]
+    file: str, source: Source, files: Mapping[str, Source], found: Iterable[Evidence], *, is_whole: bool
 ) -> Program:
-    """A program without any call that starts ranks or joins others."""
+    """A program without a call that starts ranks; unknown if it was not read whole."""
     if imported := _imported(files):
         return Program(file, imported.framework, source, (imported,))
     if own := next(iter(found), None):
@@ -236,8 +236,9 @@ def _without_ranks(
     imported_modules = {
         one.module.partition(".")[0] for one in chain(*(one.imports for one in files.values()))
     }
+    is_known = is_whole and bool(imported_modules & FRAMEWORK_MODULES)
     why = "in which nothing starts several processes"
-    return Program(file, "python", source, is_known=bool(imported_modules & FRAMEWORK_MODULES), why=why)
+    return Program(file, "python", source, is_known=is_known, why=why)
 
 
 def _imported(files: Mapping[str, Source]) -> Evidence | None:
@@ -256,6 +257,7 @@ class _Reader:
 
     def __init__(self, project_dir: Path, file: str) -> None:
         self._project_dir, self._seen, self._left = project_dir, {file}, _MOST_BYTES
+        self.left_out = False
         folder = PurePosixPath(file).parent
         self._roots = tuple(dict.fromkeys([folder, PurePosixPath(), PurePosixPath("src"), *folder.parents]))
 
@@ -280,22 +282,20 @@ class _Reader:
                     yield candidate
 
     def _read(self, name: str) -> Source | None:
-        if name in self._seen or len(self._seen) >= _MOST_FILES:
+        if name in self._seen:
             return None
-        self._seen.add(name)
         path = self._project_dir / name
-        if not is_inside(path, self._project_dir):
-            return None
         try:
+            if len(self._seen) >= _MOST_FILES or not is_inside(path, self._project_dir):
+                raise ValueError
+            self._seen.add(name)
             text = read_text(path, min(LARGEST_FILE, self._left))
-        except (OSError, ValueError):
-            return None
-        if not _SIGNS.search(text):
-            return _without_signs(text)
-        self._left -= len(text)
-        try:
+            if not _SIGNS.search(text):
+                return _without_signs(text)
+            self._left -= len(text)
             return source_of(text)
-        except ValueError:
+        except (OSError, ValueError):
+            self.left_out = True
             return None
 
 

@@ -116,6 +116,10 @@ def test_a_program_without_a_framework_keeps_the_default(tmp_path: Path) -> None
     assert read(tmp_path, "import torch\n").is_known
 
 
+def test_a_program_whose_modules_are_not_all_read_keeps_the_default(tmp_path: Path) -> None:
+    assert not read(tmp_path, "import torch, far\n", far="import torch\n" * 50_000).is_known
+
+
 def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
     assert read(tmp_path, "import a\n", a="import b\n", b="import a, train\n").framework == "python"
 

@@ -15,7 +15,8 @@ say slurmgen twin up --site daic --nodes 2 --ssh
 slurmgen twin up --site daic --nodes 2 --ssh
 export SLURMGEN_SSH_CONFIG="$XDG_STATE_HOME/slurmgen/twin/daic/ssh_config"
 
-set -- --site daic --account demo --framework ddp --gpus 4 --nodes 2 --python-env "venv:$PWD/.venv" \
+set -- --site daic --account demo --script training/train_ddp.py --gpus 4 --nodes 2 \
+  --python-env "venv:$PWD/.venv" \
   -- --data synthetic --model cnn --limit 1024 --epochs 3 --batch-size 128
 
 say slurmgen render "$@"

@@ -13,6 +13,7 @@ from slurmgen.config.project import FILE_NAME, Project, job_request, own_templat
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.files import read_inside
 from slurmgen.plan import Plan, resolve
+from slurmgen.program.of_request import with_framework
 from slurmgen.render import as_written, has_mark, render_all, signed
 from slurmgen.request.model import Request
 from slurmgen.request.text import command_line
@@ -69,15 +70,16 @@ def expected(
             path = folder / script_path(project, job, name)
             if path in plans:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
-            plans[path] = _plan(project, job, place(name))
+            plans[path] = _plan(project, job, place(name), folder)
             for warning in missing_files(plans[path], folder) + missing_preflight(plans[path], folder):
                 warn(f"job {job} on {name}: {warning}")
     texts = render_all([*plans.values()], own_templates(folder, project), cache_dir)
     return dict(zip(plans, map(signed, texts), strict=True))
 
 
-def _plan(project: Project, job: str, site: Site) -> Plan:
-    return resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
+def _plan(project: Project, job: str, site: Site, folder: Path) -> Plan:
+    request, _ = with_framework(job_request(project, job, site.name), folder)
+    return resolve(request, site, command_line(site.name, Request(), job))
 
 
 @contextmanager

@@ -69,6 +69,19 @@ def refuse_links(folder: Path, name: str | Path) -> None:
         raise OutsideFolder("it is a link, or below one")
 
 
+def is_file(path: str | Path) -> bool:
+    """Whether there is a file; not for a name that is too long for one, for which `Path.is_file` fails."""
+    return is_there(path) and Path(path).is_file()
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether a path exists; not for a name that is too long for one."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether a path stays in a folder when all links are followed."""
     # Path.resolve fails at a link that leads to itself.

@@ -1,6 +1,7 @@
 """A job as the user describes it: a request, and how to submit it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from slurmgen.config.project import (
 )
 from slurmgen.config.user import Personal, fill, load_personal
 from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean, fields_in
+from slurmgen.files import is_file, is_there
+from slurmgen.program.files import begins_command, names_file, path_in_project, program_file
 from slurmgen.request.model import NONE, Request, check_form, merge
 from slurmgen.request.text import command_line
 from slurmgen.sites.model import Site
@@ -32,6 +35,7 @@ from slurmgen.toml import located
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
+    from slurmgen.program.framework import Program
 
 _HINT = "`slurmgen init` writes one to start from. Arguments of the training script go after `--`."
 
@@ -155,6 +159,10 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     "The same job before it excluded remembered nodes, which may differ when a submission is repeated."
     is_recorded: bool = False
     "Rebuilt from the ledger; slurmgen.toml is ignored."
+    program: "Program | None" = None
+    "Its program, if that was read."
+    notices: tuple[str, ...] = ()
+    "What was understood of the command line, for the user."
 
     def excluding(self, nodes: Sequence[str]) -> "JobSpec":
         """The same job on other nodes than these, each `NODE` or `NODE=WHY`."""
@@ -206,13 +214,30 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         from slurmgen.plan import resolve  # 12 ms, during which a login is already under way
 
         try:
-            return resolve(self.request, self.site, self.command, self.files)
+            plan = resolve(self.request, self.site, self.command, self.files)
+            self._refuse_failing(plan)
+            return plan
         except RequestError as error:
             named = (error.field, *fields_in(error.marked[0]))
             field = next((one for one in named if self.files.get(one) == FILE_NAME), None)
             if field is None:
                 raise
             raise self._placed(error, field) from None
+
+    def warnings(self, plan: "Plan") -> tuple[str, ...]:
+        """What of the program, and of the files that it is given, does not fit the plan."""
+        outside = _outside(self.request, self.project_dir)
+        if self.program is None:
+            return outside
+        from slurmgen.program.checks import warnings_of
+
+        return (*outside, *warnings_of(self.program, plan, self.project_dir))
+
+    def _refuse_failing(self, plan: "Plan") -> None:
+        if self.program:
+            from slurmgen.program.checks import refuse_failing
+
+            refuse_failing(self.program, plan)
 
     def _placed(self, error: RequestError, field: str) -> RequestError:
         """An error about a value of slurmgen.toml, with its line and the table for the site's own value."""
@@ -275,12 +300,143 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
         ConfigError: slurmgen.toml, personal.toml or the site's profile is wrong.
     """
     project_dir, project = find_project(folder)
+    options, notices = understood(options, project, project_dir, folder)
     job = job_name(options, project, project_dir)
     site = load_site(site_name(options, project), project_dir, personal=personal)
     check_names(project, project_dir)
     own = load_personal(site.name) if personal else Personal()
-    spec = _spec(options, site, project, job, own, project_dir)
-    return structs.replace(spec, template_dir=own_templates(project_dir, project))
+    spec = _spec(options, site, project, job, own, project_dir, partial(_read, project_dir=project_dir))
+    notices = (*notices, *_of_framework(spec))
+    return structs.replace(spec, template_dir=own_templates(project_dir, project), notices=notices)
+
+
+def _read(request: Request, project_dir: Path) -> "tuple[Request, Program | None]":
+    """The request with the framework of its program, if that is a file of the project."""
+    if program_file(request, project_dir) is None:
+        return request, None
+    from slurmgen.program.of_request import with_framework  # 30 ms that a job without such a file saves
+
+    return with_framework(request, project_dir)
+
+
+def _of_framework(spec: JobSpec) -> tuple[str, ...]:
+    """What the program shows of the framework, if that counted."""
+    program = spec.program
+    if program and spec.files.get("framework") == program.origin:
+        return (program.notice,)
+    several = (spec.request.gpus or 0) > 1
+    if program and not program.is_known and spec.request.framework is None and several:
+        return (
+            f"framework: the default, {program.file} does not show how it starts; --framework changes it",
+        )
+    return ()
+
+
+def understood(
+    options: JobOptions, project: Project, project_dir: Path, folder: Path
+) -> tuple[JobOptions, tuple[str, ...]]:
+    """The options with the program that the argument or the words after `--` name, and notices about it.
+
+    Args:
+        options: what the caller asks for.
+        project: slurmgen.toml.
+        project_dir: its folder.
+        folder: the folder that a path of the argument is relative to.
+
+    Raises:
+        RequestError: the argument names a file that is neither a program nor a job.
+    """
+    asked, words = options.request, options.request.script_args or ()
+    notices: tuple[str, ...] = ()
+    if options.job is not None and options.job not in project.job:
+        found = _of_argument(options.job, folder, project_dir)
+        if found and asked.names_program:
+            raise RequestError(f"{options.job} and another program are named", "Name one of them.")
+        if found:
+            asked, options = merge(found, asked), structs.replace(options, job=None)
+    elif _is_command(options, words, project, project_dir):
+        from slurmgen.program.target import command_request
+
+        command, replaced = command_request(words)
+        asked = merge(command, structs.replace(asked, script_args=None))
+        notices = _replaced(replaced)
+    return structs.replace(options, request=_relative(asked, project_dir)), notices
+
+
+def _is_command(options: JobOptions, words: Sequence[str], project: Project, project_dir: Path) -> bool:
+    """Whether the words after `--` are the program of the job, and not its arguments."""
+    names_other = options.job is not None or options.request.names_program
+    return (
+        bool(words) and not names_other and begins_command(words[0], project_dir, has_jobs=bool(project.job))
+    )
+
+
+_NAMES = f"Name a job of {FILE_NAME}, a program, or the path of a batch script."
+
+
+def _replaced(words: Sequence[str]) -> tuple[str, ...]:
+    return (f"slurmgen sets these options itself, or leaves them out: {', '.join(words)}",) if words else ()
+
+
+def _of_argument(word: str, folder: Path, project_dir: Path) -> Request | None:
+    """The request for the program that an argument names; None if it names none."""
+    path = folder / word
+    if not is_file(path):
+        if names_file(word):
+            raise UnknownJob(f"there is no file {word}", _NAMES)
+        return None
+    from slurmgen.program.target import kind_of, program_request
+
+    kind = kind_of(path)
+    if kind == "batch":
+        raise UnknownJob(
+            f"{word} is a batch script, which is submitted as it is",
+            f"Use `slurmgen submit {word}`, or `slurmgen adopt {word}` to make a job of it.",
+        )
+    if kind is None and names_file(word):
+        raise UnknownJob(
+            f"{word} is not a Python or shell program, and has no #SBATCH line",
+            "Give the command that runs it after --.",
+        )
+    return program_request(path, kind, project_dir) if kind else None
+
+
+def _relative(request: Request, project_dir: Path) -> Request:
+    """The request with paths of the project instead of full paths of this machine that lie in it."""
+    script, args = request.script, request.script_args
+    if script and script.startswith("/") and is_there(script):
+        request = structs.replace(request, script=path_in_project(Path(script), project_dir) or script)
+    if args:
+        request = structs.replace(
+            request, script_args=tuple(_relative_word(one, project_dir) for one in args)
+        )
+    return request
+
+
+def _outside(request: Request, project_dir: Path) -> tuple[str, ...]:
+    """A warning for each full path that exists on this machine, outside the project."""
+    words = (request.script or "", *(request.script_args or ()))
+    paths = [path for word in words if (path := word.rpartition("=")[2]).startswith("/") and "$" not in path]
+    local = [path for path in paths if len(Path(path).parts) > _SHORTEST and is_there(path)]
+    return tuple(
+        f"{path} exists on this machine and is not sent: the job needs it at the same place on the cluster"
+        for path in dict.fromkeys(local)
+        if not path.startswith(("/dev/", "/proc/", "/sys/"))
+        and path_in_project(Path(path), project_dir) is None
+    )
+
+
+_SHORTEST = 2
+"Parts of a path such as /tmp, which every machine has."
+
+
+def _relative_word(word: str, project_dir: Path) -> str:
+    """An argument `PATH` or `--NAME=PATH` whose file is one of the project."""
+    name, sign, path = word.rpartition("=")
+    if not path.startswith("/") or not is_there(path):
+        return word
+    inside = path_in_project(Path(path), project_dir)
+    return f"{name}{sign}{inside}" if inside else word
 
 
 def spec_of_options(options: JobOptions, site: Site, own: Personal) -> JobSpec:
@@ -294,13 +450,23 @@ def spec_of_options(options: JobOptions, site: Site, own: Personal) -> JobSpec:
 
 
 def _spec(
-    options: JobOptions, site: Site, project: Project, job: str | None, own: Personal, project_dir: Path
+    options: JobOptions,
+    site: Site,
+    project: Project,
+    job: str | None,
+    own: Personal,
+    project_dir: Path,
+    with_framework: "Callable[[Request], tuple[Request, Program | None]]" = lambda request: (request, None),
 ) -> JobSpec:
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds
-    merged = merged_request(written, options, project_dir)
+    named = merged_request(written, options, project_dir)
+    merged, program = with_framework(named)
     request = fill(merged, own, site)
+    files = files_of(request, merged, options.overrides)
+    if program and merged.framework != named.framework:
+        files["framework"] = program.origin
     return JobSpec(
         request=request,
         site=site,
@@ -308,7 +474,8 @@ def _spec(
         project_dir=project_dir,
         project=project,
         template_dir=None,
-        files=files_of(request, merged, options.overrides),
+        files=files,
+        program=program,
         command=header_command(options, site, job, written, merged),
         name=job,
         options=options,

@@ -26,7 +26,7 @@ FAULTY = "#!/bin/bash\nsrun hostname\n#SBATCH --nodes=2\n"
 def repository(tmp_path: Path, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Git repository with a project, its scripts, and hooks that use the Python of the tests."""
     monkeypatch.setenv("PRE_COMMIT_HOME", str(tmp_path / ".git" / "pre-commit"))
-    slurmgen("init", "--site", "generic")
+    (tmp_path / "slurmgen.toml").write_text('site = "generic"\n[job.cifar]\n')
     slurmgen("render", "--all", "--write")
     hooks = [
         {**hook, "language": "system", "entry": hook["entry"].replace("slurmgen", HERE)} for hook in HOOKS

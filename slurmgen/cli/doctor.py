@@ -19,8 +19,8 @@ from slurmgen.cli.options import (
     route_options,
     send_option,
 )
-from slurmgen.cli.output import color_option, print_json, style_of, terminal_width
-from slurmgen.cli.submit_output import amount_of
+from slurmgen.cli.output import color_option, print_json, style_of, terminal_width, warn
+from slurmgen.cli.submit_output import amount_of, announced
 from slurmgen.doctor import Step, examine, exit_code
 from slurmgen.doctor.checks import Visit
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
@@ -67,7 +67,7 @@ def command(
     """
     from contextlib import closing
 
-    job = load_spec(options, Path.cwd())
+    job = announced(load_spec(options, Path.cwd()))
     route = route_of(job, route_values)
     folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
@@ -94,6 +94,8 @@ def command(
 
 def _planned(job: JobSpec) -> tuple[Plan, str]:
     plan = job.plan()
+    for text in job.warnings(plan):
+        warn(text)
     return plan, job.render(plan, cache_dir())
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from slurmgen.cli.options import JobCommand, json_option, request_options
+from slurmgen.cli.output import say, warn
 from slurmgen.config.project import FILE_NAME
 from slurmgen.job_spec import JobOptions, load_spec
 
@@ -29,7 +30,12 @@ def command(options: JobOptions, as_json: bool) -> None:
     from slurmgen.plan import as_dict
 
     spec = load_spec(options, Path.cwd())
-    values = as_dict(spec.plan())
+    plan = spec.plan()
+    for notice in spec.notices:
+        say(notice)
+    for text in spec.warnings(plan):
+        warn(text)
+    values = as_dict(plan)
     values["depends_on"] = [one.text for one in spec.after()]
     values["reasons"] |= {"depends_on": FILE_NAME} if spec.after() else {}  # type: ignore[operator]
     if as_json:

@@ -1,22 +1,30 @@
 """`slurmgen init`: write a first slurmgen.toml, and copy the training examples."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Container
+from itertools import chain, count
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.objects import Started
 from slurmgen.cli.options import json_option, shown, site_option, write_new
-from slurmgen.cli.output import Command, print_json
-from slurmgen.config.project import DEFAULT_SITE, FILE_NAME
-from slurmgen.errors import RequestError
+from slurmgen.cli.output import Command, print_json, say
+from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, table_of
+from slurmgen.errors import RequestError, SlurmgenError, did_you_mean
 from slurmgen.files import FOLDER as TRAINING
+from slurmgen.request.model import Request
 from slurmgen.sites.model import Site
-from slurmgen.text import visible
+from slurmgen.text import counted, visible
+
+if TYPE_CHECKING:
+    from slurmgen.program.framework import Program
 
 
 @click.command(
@@ -33,10 +41,13 @@ from slurmgen.text import visible
 def command(site: str | None, training: bool, as_json: bool) -> None:
     """Create a commented slurmgen.toml in the current folder.
 
+    It has the jobs that the files of the folder show: each training program becomes a job, with the framework
+    that its calls show, and so does each batch script. Nothing is imported or run.
+
     An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen
     asks for it, and without a terminal the site is `generic`.
     """
-    from slurmgen.config.init_file import starter
+    from slurmgen.config.init_file import starter, starter_of
     from slurmgen.sites.profiles import load_site
 
     folder = Path.cwd()
@@ -44,13 +55,95 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
     for name in names:
         _refuse_existing(folder / name)
     place = load_site(site or _find_site(folder), folder)
-    write_new(folder / FILE_NAME, starter(place))
-    click.echo(visible(f"wrote {FILE_NAME}"), err=True)
+    jobs = {"cifar": ""} if training else _jobs(folder, place)
+    text = starter(place) if training else starter_of(place, jobs, _account(place) if jobs else "")
+    write_new(folder / FILE_NAME, text)
+    click.echo(visible(f"wrote {FILE_NAME}" + _found(jobs, training=training)), err=True)
     if training:
         _copy_training(folder / TRAINING)
     if as_json:
         print_json(Started(site=place.name, wrote=names))
-    _print_next_steps(place)
+    _print_next_steps(place, next(iter(jobs), None))
+
+
+def _found(jobs: dict[str, str], *, training: bool) -> str:
+    return f", with {counted(len(jobs), 'job')}: {', '.join(jobs)}" if jobs and not training else ""
+
+
+def _jobs(folder: Path, site: Site) -> dict[str, str]:
+    """The table of a job for each program and batch script of the folder."""
+    from slurmgen.program.entry_points import batch_scripts, entry_points
+
+    programs = entry_points(folder)
+    gpus = _ask("How many GPUs does a job need in total?", 1, int) if programs else 1
+    tables: dict[str, str] = {}
+    for program in programs:
+        name = _free_name(program.file, tables)
+        tables[name] = _table(name, program, gpus)
+    for script in batch_scripts(folder):
+        name = _free_name(script, tables)
+        tables[name] = _adopted(name, script, folder, site)
+    return tables
+
+
+def _free_name(file: str, taken: Container[str]) -> str:
+    """A name of a job that needs no quotes in TOML."""
+    path = PurePosixPath(file)
+    first = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "job"
+    parent = re.sub(r"[^A-Za-z0-9_-]+", "-", path.parent.name).strip("-")
+    names = chain([first, f"{parent}-{first}"], (f"{first}-{number}" for number in count(2)))
+    return next(name for name in names if name not in taken and name.strip("-") == name)
+
+
+def _table(name: str, program: "Program", gpus: int) -> str:
+    """The job of a program, with what shows its framework."""
+    own = _own_gpus(program) or gpus
+    request = Request(framework=program.framework, gpus=own, script=program.file)
+    shown = program.evidence[0].text if program.evidence else "nothing in it starts several processes"
+    first, *lines = table_of(name, request).splitlines()
+    unsure = [f"# It could also be {one.framework}: {one.text} ({one.place})" for one in program.against[:2]]
+    notes = [f"# framework: {shown} ({program.origin})", *unsure]
+    return "\n".join([f"{first}  # `slurmgen submit {name}`", *map(visible, notes), *lines]) + "\n"
+
+
+def _own_gpus(program: "Program") -> int | None:
+    """The GPUs that Lightning's Trainer names."""
+    from slurmgen.program.framework import calls_of
+
+    calls = calls_of(program, "lightning") if program.framework == "lightning" else []
+    counts = [(one.number("devices"), one.number("num_nodes", 1)) for one in calls]
+    return next((devices * nodes for devices, nodes in counts if devices and nodes), None)
+
+
+def _adopted(name: str, script: str, folder: Path, site: Site) -> str:
+    """The job of a batch script; comments if it is not possible as a whole."""
+    from slurmgen.adopt import adopt
+    from slurmgen.files import read_text
+
+    advice = f"# {visible(script)}: `slurmgen submit {visible(script)}` submits it as it is"
+    try:
+        made = adopt(read_text(folder / script), script, site, name=name)
+    except (OSError, ValueError, SlurmgenError) as error:
+        return f"{advice}; it cannot be adopted: {visible(str(error))}\n"
+    table = table_of(name, made.request, script)
+    if made.error:
+        return (
+            "\n".join([f"{advice}; as a job it needs more:", *(f"# {one}" for one in table.splitlines())])
+            + "\n"
+        )
+    lost = [f"# line {one.line} is not in the job: {visible(one.text)}" for one in made.lost]
+    return "\n".join([*table.splitlines(), *lost]) + "\n"
+
+
+def _account(site: Site) -> str:
+    return _ask(f"Which account does {site.name} charge?", "", str) if site.account.required else ""
+
+
+def _ask(question: str, default: Any, kind: type) -> Any:
+    """The answer of the user; the default without a terminal."""
+    if not sys.stdin.isatty():
+        return default
+    return click.prompt(question, default=default, type=kind, err=True, show_default=default != "")
 
 
 def _refuse_existing(path: Path) -> None:
@@ -70,9 +163,13 @@ def _find_site(folder: Path) -> str:
         return found
     if not sys.stdin.isatty():
         return DEFAULT_SITE
-    names = click.Choice([site.name for site in sites])
-    answer: str = click.prompt("Which site?", type=names, default=DEFAULT_SITE, err=True)
-    return answer
+    names = [site.name for site in sites]
+    while True:
+        question = f"Which site? ({', '.join(names)})"
+        answer: str = click.prompt(question, default=DEFAULT_SITE, err=True)
+        if answer in names:
+            return answer
+        say(f"error: there is no site {answer!r}. {did_you_mean(answer, names)}")
 
 
 def _host_name() -> str:
@@ -96,12 +193,15 @@ def _copy_training(folder: Path) -> None:
     click.echo(visible(f"copied the training examples to {shown(folder)}/"), err=True)
 
 
-def _print_next_steps(site: Site) -> None:
+def _print_next_steps(site: Site, job: str | None) -> None:
     steps = {
-        "slurmgen explain cifar": "the plan, each value with its reason",
+        f"slurmgen explain {job}": "the plan, each value with its reason",
         "slurmgen render --all --write": "write the scripts, to be checked in",
-        "slurmgen submit cifar --test-only": "would Slurm accept the job?",
+        f"slurmgen submit {job} --test-only": "would Slurm accept the job?",
     }
-    if site.account.required:
-        steps = {f"$EDITOR {FILE_NAME}": f"{site.name} needs your account"} | steps
+    edits = [f"{site.name} needs your account"] if site.account.required else []
+    if job is None:
+        edits, steps = [*edits, "write a job for your program"], {}
+    if edits:
+        steps = {f"$EDITOR {FILE_NAME}": ", and ".join(edits)} | steps
     click.echo("\n".join(["Next:", *(f"  {step:34}  # {why}" for step, why in steps.items())]), err=True)

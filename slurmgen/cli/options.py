@@ -447,7 +447,7 @@ REQUEST_OPTIONS: list[Option] = [
         metavar="NAME",
         shell_complete=complete_frameworks,
         help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, "
-        "spawn or tensorflow; default: ddp.",
+        "spawn or tensorflow; default: read from the program, else ddp.",
     ),
     _number("--gpus", "Total number of GPUs of the job, or 0 for none; default: 1."),
     _number("--nodes", "Number of nodes; default: as few as --gpus needs."),
@@ -520,6 +520,7 @@ REQUEST_OPTIONS: list[Option] = [
         help="Python or shell (.sh) script; default: the job's, or the bundled CIFAR example.",
     ),
     click.option(
+        "-m",
         "--python-module",
         "module",
         metavar="NAME",

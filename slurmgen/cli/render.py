@@ -18,7 +18,7 @@ from slurmgen.cli.options import (
     write_in_project,
 )
 from slurmgen.cli.options import write as write_file
-from slurmgen.cli.output import print_json, print_script, warn
+from slurmgen.cli.output import print_json, print_script, say, warn
 from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
@@ -33,7 +33,7 @@ _WITH_ALL = {"all_jobs", "write", "force", "as_json"}
     cls=JobCommand,
     examples={
         "slurmgen render --site daic --account ewi-insy-prb --gpus 2": "Print a script for 2 GPUs",
-        "slurmgen render --script train.py -- --epochs 20": "Run your own script, with arguments",
+        "slurmgen render train.py -- --epochs 20": "Run your own script, with arguments",
         "slurmgen render --all --write": "Write the scripts of all jobs in slurmgen.toml",
     },
 )
@@ -99,10 +99,13 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     from slurmgen.render import signed
     from slurmgen.sync.files import missing_files, missing_preflight
 
+    for notice in job.notices:
+        say(notice)
     plan = job.plan()
     text = job.render(plan, cache_dir())
     preflight = missing_preflight(plan, job.project_dir) if write else []
     warnings = [*placement.warnings(plan).values(), *missing_files(plan, job.project_dir), *preflight]
+    warnings += job.warnings(plan)
     shown = (
         f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text).lines
     )

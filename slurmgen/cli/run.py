@@ -17,7 +17,14 @@ from slurmgen.cli.options import (
     sending_options,
 )
 from slurmgen.cli.output import say
-from slurmgen.cli.submit_output import notes_of, prepared_job, say_result, with_command
+from slurmgen.cli.submit_output import (
+    announced,
+    notes_of,
+    prepared_job,
+    refuse_example,
+    say_result,
+    with_command,
+)
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_spec import JobOptions, load_spec
 from slurmgen.slurm.units import is_of_task
@@ -41,7 +48,7 @@ INTERRUPTED = 130
     cls=JobCommand,
     examples={
         "slurmgen run train --time 00:10:00": "Run the job train here, for ten minutes at most",
-        "slurmgen run --script train.py --gpus 2 -- --epochs 1": "Run your own script, with arguments",
+        "slurmgen run train.py --gpus 2 -- --epochs 1": "Run your own script, with arguments",
     },
 )
 @request_options
@@ -57,7 +64,8 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
     from slurmgen.submit.prepare import dependent
     from slurmgen.submit.submission import submission
 
-    job = load_spec(options, Path.cwd())
+    job = announced(load_spec(options, Path.cwd()))
+    refuse_example(job)
     route = route_of(job, route_values)
     with connect_in_background(route, starts=True) as connecting:
         job = sending.on_good_nodes(job, route.via)
@@ -65,7 +73,7 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
         _check_one_log(plan.output)
         prepared = with_command(prepared_job(job, plan, route, sending))
         prepared = dependent(prepared, job.after(()))
-        printer = Printer(prepared, tuple(notes_of(plan)))
+        printer = Printer(prepared, tuple(notes_of(plan, job)))
         with submission(prepared, connecting.transport, observer=printer) as outcome:
             return _followed(prepared, outcome, route)
 

@@ -25,15 +25,18 @@ from slurmgen.cli.options import (
 from slurmgen.cli.output import print_json, say
 from slurmgen.cli.submit_output import (
     LinePrinter,
+    announced,
     check_follow,
     follow_log,
     notes_of,
     prepared_job,
     print_ids,
+    refuse_example,
     say_result,
     show,
     submit_arrays,
     submitted_values,
+    unsent_notes,
     warn,
     with_command,
 )
@@ -43,7 +46,6 @@ from slurmgen.config.project import DEFAULT_SITE, Project, find_project, require
 from slurmgen.config.user import load_personal
 from slurmgen.errors import RequestError, SlurmgenError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
-from slurmgen.request.model import Request
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.units import is_of_task
 from slurmgen.submit.first import Logins
@@ -121,7 +123,7 @@ def find_file_job(options: JobOptions) -> FileJob | None:
         return None
     from slurmgen.submit.script import find_script  # slow to import, and jobs have names
 
-    path = find_script(options.job, project, Path.cwd())
+    path = find_script(options.job, project, Path.cwd(), options.request)
     return FileJob(path, options, project_dir, project) if path else None
 
 
@@ -164,7 +166,7 @@ class Choices(Struct, frozen=True, kw_only=True):
     examples={
         "slurmgen submit train --dry-run": "Show the script and what would be sent",
         "slurmgen submit train --follow": "Submit the job train of slurmgen.toml and show its log",
-        "slurmgen submit --script train.py --gpus 2 -- --epochs 20": "Submit your own script, with arguments",
+        "slurmgen submit train.py --gpus 2 -- --epochs 20": "Submit your own script, with arguments",
         "slurmgen submit slurm/train.sbatch --site daic": "Submit a batch script of your own as it is",
     },
 )
@@ -211,14 +213,15 @@ def command(
 ) -> None:
     """Send the project to the site and submit the job.
 
-    JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
-    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
+    JOB is a job of slurmgen.toml; default: its only job. It can also be a Python or shell program of the
+    project, of which a job is made from [defaults] and the options; so can -m MODULE, and a command after --.
+    The framework is read from the program. --script training/train_ddp.py submits the bundled example.
 
     With several --first, a job waits at each of these sites. The first one that starts runs the program,
     and the others are cancelled. The command waits for that start; a repeated one continues.
 
-    JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
-    Options such as --time override its header.
+    The path of a batch script is submitted as it is unless the linter finds an error. Options such as --time
+    override its header.
 
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
     finds the job, or submits it if there is none. Only a controller that takes the job very late, or has
@@ -303,15 +306,17 @@ def _of_file(job: FileJob, route: "Route", choices: Choices) -> Made:
 
 def _of_job(job: JobSpec, route: "Route", choices: Choices) -> Made:
     """The submission of a job."""
+    refuse_example(job)
     plan = job.plan()
     check_follow(choices.follow, is_array=is_of_task(plan.output))
-    return with_command(prepared_job(job, plan, route, choices.sending)), tuple(notes_of(plan))
+    prepared = prepared_job(job, plan, route, choices.sending)
+    return with_command(prepared), (*notes_of(plan, job), *unsent_notes(job, prepared))
 
 
 def _load(options: JobOptions) -> JobSpec:
     """The job; the error for a submitted one names `slurmgen resubmit`."""
     try:
-        return load_spec(options, Path.cwd())
+        return announced(load_spec(options, Path.cwd()))
     except UnknownJob as error:
         from slurmgen.status.lookup import earlier
 
@@ -371,7 +376,7 @@ def load_all(options: JobOptions) -> list[JobSpec]:
     names = with_dependencies(project, options.job)
     if not names:
         raise RequestError("slurmgen.toml has no jobs", "Add a [job.NAME].")
-    return [load_spec(structs.replace(options, job=name), Path.cwd()) for name in names]
+    return [announced(load_spec(structs.replace(options, job=name), Path.cwd())) for name in names]
 
 
 def submit_all(
@@ -435,6 +440,7 @@ def submit_first(
     from slurmgen.submit.race import run
 
     _check(options, sites, route_values)
+    refuse_example(announced(load_spec(structs.replace(options, site=sites[0]), Path.cwd())))
     job = FirstJob(
         options=options,
         folder=Path.cwd(),
@@ -466,12 +472,19 @@ def _check(options: JobOptions, sites: tuple[str, ...], route_values: dict[str, 
 
     if options.site:
         raise click.UsageError("--site and --first exclude each other.")
-    if find_file_job(structs.replace(options, request=Request(), replace_args=False)):
+    if _names_batch_script(options):
         raise RequestError(
             f"{options.job} is a batch script, and --first is for jobs of slurmgen.toml or of options",
             "Name one --site; `slurmgen adopt` makes a job of slurmgen.toml from a script.",
         )
     refuse_one_host(sites, route_values)
+
+
+def _names_batch_script(options: JobOptions) -> bool:
+    from slurmgen.submit.script import find_script
+
+    _, project = find_project(Path.cwd())
+    return find_script(options.job, project, Path.cwd(), options.request) is not None
 
 
 def _prepared(sending: Sending, job: JobSpec, route: "Route") -> "tuple[Prepared, tuple[str, ...]]":
@@ -480,7 +493,7 @@ def _prepared(sending: Sending, job: JobSpec, route: "Route") -> "tuple[Prepared
 
     job = sending.on_good_nodes(job, route.via)
     plan = gated(job)
-    return with_command(prepared_job(job, plan, route, sending)), tuple(notes_of(plan))
+    return with_command(prepared_job(job, plan, route, sending)), tuple(notes_of(plan, job))
 
 
 def _observed(sending: Sending, follow: bool, job: JobSpec, route: "Route") -> "tuple[Prepared, LinePrinter]":

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from slurmgen.cli.options import Sending, cache_dir, typed
 from slurmgen.cli.output import print_json, print_script, say
+from slurmgen.config.project import FILE_NAME
 from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError
 from slurmgen.job_spec import JobSpec
 from slurmgen.ledger.ledger import Record
@@ -170,11 +171,42 @@ def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
     return " It runs the files of that time; --again submits the current ones."
 
 
-def notes_of(plan: "Plan") -> Iterator[str]:
+def announced(job: JobSpec) -> JobSpec:
+    """The job; prints what was understood of its program."""
+    for notice in job.notices:
+        say(notice)
+    return job
+
+
+def refuse_example(job: JobSpec) -> None:
+    """Refuse to send the bundled example where nothing names it.
+
+    Raises:
+        RequestError: no job and no program is named.
+    """
+    if job.name is None and not job.request.names_program:
+        raise RequestError(
+            f"no program and no job is named, and {job.project_dir} has no {FILE_NAME} with one",
+            "Name a program (`slurmgen submit train.py --gpus 2`), or write jobs with `slurmgen init`. "
+            "--script training/train_ddp.py submits the bundled example.",
+        )
+
+
+def notes_of(plan: "Plan", job: JobSpec | None = None) -> Iterator[str]:
     """What the user may not have meant in a plan."""
     yield from warnings(plan).values()
+    if job:
+        yield from (f"warning: {text}" for text in job.warnings(plan))
     if not plan.request.names_program:
         yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
+
+
+def unsent_notes(job: JobSpec, prepared: "Prepared") -> Iterator[str]:
+    """A warning for each file of data that the job is given by name, and that is not sent."""
+    from slurmgen.program.checks import unsent
+
+    sent = prepared.submission.content.entries
+    yield from (f"warning: {text}" for text in unsent(job.request, job.program, job.project_dir, sent))
 
 
 def amount_of(prepared: "Prepared") -> str:

@@ -15,7 +15,7 @@ from slurmgen.cli.options import (
     route_options,
     several_sites_options,
 )
-from slurmgen.cli.output import color_option, console, print_json
+from slurmgen.cli.output import color_option, console, print_json, say
 from slurmgen.cli.tables import print_where_table
 from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
 from slurmgen.config.user import personal_sites
@@ -32,7 +32,7 @@ from slurmgen.submit.where import Option, Place, ask_all, place, refuse_one_host
     examples={
         "slurmgen where train": "Compare all your sites for the job train of slurmgen.toml",
         "slurmgen where train --site daic --site olivia --gpus 8": "Compare two sites, with 8 GPUs",
-        "slurmgen where --script train.py --time 1:00:00 --json": "Print JSON for a program",
+        "slurmgen where train.py --time 1:00:00 --json": "Print JSON for a program",
     },
 )
 @several_sites_options
@@ -54,7 +54,8 @@ def command(
     """
     names = list(dict.fromkeys(sites)) or _own_sites(options.job)
     refuse_one_host(names, route_values)
-    found = [_place(structs.replace(options, site=name), route_values) for name in names]
+    said: set[str] = set()
+    found = [_place(structs.replace(options, site=name), route_values, said) for name in names]
     asked = ask_all([one for one in found if not isinstance(one, Exception)], connect_without_prompt)
     asked += [
         _failed(name, one) for name, one in zip(names, found, strict=True) if isinstance(one, Exception)
@@ -76,9 +77,13 @@ def _own_sites(job: str | None) -> list[str]:
     return [name for name in names if name != DEFAULT_SITE or project.site == name] or [DEFAULT_SITE]
 
 
-def _place(options: JobOptions, route_values: dict[str, Any]) -> Place | SlurmgenError:
+def _place(options: JobOptions, route_values: dict[str, Any], said: set[str]) -> Place | SlurmgenError:
     try:
         job = load_spec(options, Path.cwd())
+        for notice in job.notices:
+            if notice not in said:
+                say(notice)
+        said.update(job.notices)
         return place(job, route_of(job, route_values))
     except UnknownJob:
         raise

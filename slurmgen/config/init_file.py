@@ -1,11 +1,12 @@
 """The slurmgen.toml of a new project, and the site that the user is logged in to."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from string import Template
 
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.sites.model import Site
+from slurmgen.text import toml_key, toml_value
 
 _STARTER = Template("""\
 # The jobs of this project. `slurmgen render --all --write` writes a batch script for each, to be checked in;
@@ -16,25 +17,59 @@ site = "$site"  # `slurmgen sites` lists all sites
 $account
 time = "01:00:00"
 
-[job.cifar]  # `slurmgen submit cifar`
-framework = "ddp"  # or $others
-gpus = 1  # total of the job, as in Slurm
-script = "training/train_ddp.py"  # an example of slurmgen; replace it by your own
-script_args = ["--data", "synthetic", "--model", "cnn", "--limit", "512", "--epochs", "2"]
-
+$jobs
 # What differs on another site. The job then has a script for that site too.
-# [job.cifar.site.OTHER]
+# [job.$first.site.OTHER]
 # gpus = 4
 # account = "..."
 """)
+
+
+_EXAMPLE = """\
+[job.cifar]  # `slurmgen submit cifar`
+framework = "ddp"  # or {others}
+gpus = 1  # total of the job, as in Slurm
+script = "training/train_ddp.py"  # an example of slurmgen; replace it by your own
+script_args = ["--data", "synthetic", "--model", "cnn", "--limit", "512", "--epochs", "2"]
+"""
+
+
+_NOTHING = """\
+# No program was found: a Python file that imports a framework, and parses arguments or runs as a program.
+# [job.train]  # `slurmgen submit train`
+# script = "train.py"
+# framework = "ddp"  # or {others}
+# gpus = 1  # total of the job, as in Slurm
+"""
+
+
 _CLUSTER_NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 
 
 def starter(site: Site) -> str:
-    """A slurmgen.toml for a site, with a job that runs unchanged and comments on what to change."""
+    """A slurmgen.toml for a site, with a bundled job that runs unchanged and comments on what to change."""
+    return _filled(site, _EXAMPLE.format(others=_OTHERS), "cifar")
+
+
+def starter_of(site: Site, tables: Mapping[str, str], account: str = "") -> str:
+    """A slurmgen.toml for a site, with jobs of the project.
+
+    Args:
+        site: the cluster.
+        tables: the table of each job.
+        account: the account to charge, if it is known.
+    """
+    jobs = "\n".join(tables.values()) or _NOTHING.format(others=_OTHERS)
+    return _filled(site, jobs, next(iter(tables), "train"), account)
+
+
+_OTHERS = ", ".join(name for name in LAUNCHERS if name != "ddp")
+
+
+def _filled(site: Site, jobs: str, first: str, account: str = "") -> str:
     hint = site.account.hint or "the account to charge, if the site needs one"
-    others = ", ".join(name for name in LAUNCHERS if name != "ddp")
-    return _STARTER.substitute(site=site.name, account=f'# account = "..."  # {hint}', others=others)
+    line = f"account = {toml_value(account)}" if account else f'# account = "..."  # {hint}'
+    return _STARTER.substitute(site=site.name, account=line, jobs=jobs, first=toml_key(first))
 
 
 def site_here(host: str, slurm_config: str, sites: Iterable[Site]) -> str | None:

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from slurmgen.config.project import FILE_NAME, Project
 from slurmgen.errors import RequestError, contradiction, flag, option
-from slurmgen.files import read_bytes, refuse_links
+from slurmgen.files import is_file, read_bytes, refuse_links
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.ledger.request import Recorded
 from slurmgen.lint.engine import lint_text
@@ -19,6 +19,8 @@ from slurmgen.lint.reader.header import Header
 from slurmgen.lint.reader.shape import header_shape
 from slurmgen.lint.reader.source import Span
 from slurmgen.plan.requeue import FIELDS, with_bad_nodes, with_mail
+from slurmgen.program.files import BATCH_SUFFIXES
+from slurmgen.program.target import kind_of
 from slurmgen.remote.route import Route
 from slurmgen.request.model import NONE, Request, check_form, check_text, merge
 from slurmgen.sites.model import Site
@@ -38,13 +40,6 @@ from slurmgen.submit.prepare import (
 from slurmgen.sync.files import of_batch_script, project_files
 from slurmgen.text import counted
 from slurmgen.toml import unreadable
-
-SUFFIXES = (".sbatch", ".slurm", ".sh", ".job")
-"An argument that ends with one of them, or has a slash, is a file and no name of a job."
-
-
-_DIRECTIVE = re.compile(rb"^#SBATCH\b", re.MULTILINE)
-
 
 _LOGS = {False: "slurm-%j.out", True: "slurm-%A_%a.out"}
 "Slurm's own names of a log: of a job, and of an array."
@@ -108,34 +103,44 @@ class BatchScript(Struct, frozen=True):
         return tuple(report for report in reports if report.rule.code != _LOG_FOLDER)
 
 
-def find_script(name: str | None, project: Project, folder: Path) -> Path | None:
-    """The batch script that the argument of a command names; None if it names a job.
+def find_script(
+    name: str | None, project: Project, folder: Path, asked: Request | None = None
+) -> Path | None:
+    """The batch script that the argument of a command names; None if it names a job or its program.
 
     A job of slurmgen.toml comes first: `./NAME` names the file.
 
     Raises:
-        RequestError: it looks like a file, and there is none, or it is not a batch script.
+        RequestError: its name is that of a batch script, and there is none.
     """
     if name is None or name in project.job:
         return None
-    path, is_written_as_file = folder / name, "/" in name or name.endswith(SUFFIXES)
-    if not path.is_file():
-        if is_written_as_file:
+    path = folder / name
+    if not is_file(path):
+        if name.endswith(BATCH_SUFFIXES):
             raise RequestError(f"there is no batch script {name}", _HINT)
         return None
-    if not _is_batch_script(path):
-        if is_written_as_file:
-            raise RequestError(f"{name} is not a batch script: it has no #! and no #SBATCH line", _HINT)
-        return None
-    return path
+    kind = kind_of(path)
+    if kind is None and name.endswith(BATCH_SUFFIXES):
+        raise RequestError(
+            f"{name} is not a batch script: it has no #! of a shell and no #SBATCH line",
+            _HINT,
+        )
+    runs_as_it_is = kind == "batch" or (kind == "shell" and not _becomes_job(asked or Request(), path))
+    return path if runs_as_it_is else None
 
 
-_HINT = f"Name a job of {FILE_NAME}, or the path of a batch script."
+_HINT = f"Name a job of {FILE_NAME}, a program, or the path of a batch script."
 
 
-def _is_batch_script(path: Path) -> bool:
-    data = _content(path)
-    return data.startswith(b"#!") or _DIRECTIVE.search(data) is not None
+def _becomes_job(asked: Request, path: Path) -> bool:
+    """Whether a shell program without #SBATCH lines is the program of a job, and no batch script.
+
+    It is if the options say what runs it, or ask for GPUs; sbatch does not take it without `#!`.
+    """
+    own = (*(key for key in Request.__struct_fields__ if key not in _OVERRIDES), "gpus", "gpu_type")
+    is_asked = any(getattr(asked, key) != getattr(_NO_OPTIONS, key) for key in own)
+    return is_asked or not _content(path).startswith(b"#!")
 
 
 def _content(path: Path) -> bytes:

@@ -21,6 +21,9 @@ KEY = "".join(f"\\u{ord(c):04x}" for c in NAME)
 CI_COMMAND = re.compile(r"^\s*::.*::|##\w*\[", re.MULTILINE)
 
 
+CIFAR = 'site = "generic"\n[job.cifar]\n'
+
+
 def control_sequences(text: str) -> list[str]:
     odd = [c for c in text if not c.isprintable() and c not in "\n\t"]
     return odd + CI_COMMAND.findall(text)
@@ -31,7 +34,7 @@ def project(tmp_path: Path, slurmgen: Run) -> Path:
     """A project whose folder, files, keys, values and templates have hostile names."""
     folder = tmp_path / NAME.replace("/", "")
     folder.mkdir()
-    slurmgen("init", "--site", "generic", cwd=folder)
+    (folder / "slurmgen.toml").write_text(CIFAR)
     slurmgen("render", "--all", "--write", cwd=folder)
     (folder / f"{NAME}.sbatch").write_text(
         f"#!/bin/bash\n#SBATCH --time={NAME}\nsrun python 'x\n ::error::y'\n"
@@ -184,7 +187,7 @@ def test_a_hostile_profile_is_escaped(tmp_path: Path, slurmgen: Run) -> None:
 @pytest.fixture
 def template(tmp_path: Path, slurmgen: Run) -> Path:
     """A project whose template writes control characters into the script."""
-    slurmgen("init", "--site", "generic")
+    (tmp_path / "slurmgen.toml").write_text(CIFAR)
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "step.j2").write_bytes(f"echo {OSC}\n".encode())
     return tmp_path

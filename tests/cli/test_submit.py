@@ -192,8 +192,9 @@ def test_an_array_is_neither_followed_nor_submitted(machine: Machine) -> None:
     assert not (machine.home / "slurmgen").exists()
 
 
-def test_without_a_script_the_bundled_example_is_sent_and_named(machine: Machine) -> None:
-    reply = machine.slurmgen("submit", "--site", "generic", "--via", "local", "--dry-run")
+def test_the_bundled_example_of_a_job_without_a_script_is_named(machine: Machine) -> None:
+    (machine.project / "slurmgen.toml").write_text("[job.a]\n")
+    reply = machine.slurmgen("submit", "a", "--site", "generic", "--via", "local", "--dry-run")
     assert "no script is named: the bundled example training/train_ddp.py is sent" in reply[2]
     assert "no script is named" not in machine.submit("--dry-run")[2]
 

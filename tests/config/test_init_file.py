@@ -70,18 +70,19 @@ def test_init_queries_the_slurm_of_this_machine(
 def test_the_site_is_generic_without_a_terminal(tmp_path: Path, slurmgen: Run) -> None:
     result = slurmgen("init", stdin=subprocess.DEVNULL)
     assert (result.returncode, result.stdout) == (0, "")
-    assert result.stderr.startswith("wrote slurmgen.toml\nNext:\n  slurmgen explain cifar ")
+    assert result.stderr.startswith("wrote slurmgen.toml\nNext:\n  $EDITOR slurmgen.toml ")
     assert 'site = "generic"' in (tmp_path / "slurmgen.toml").read_text()
 
 
 def test_on_a_terminal_init_prompts_for_the_site(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    os.write(ours, b"nowhere\nolivia\n")
+    os.write(ours, b"oliva\nolivia\n")
     command = [sys.executable, "-m", "slurmgen", "init"]
     result = subprocess.run(command, cwd=tmp_path, stdin=theirs, capture_output=True, timeout=60, check=False)
     os.close(ours)
     os.close(theirs)
     assert result.returncode == 0, result.stderr
+    assert b"error: there is no site 'oliva'. Did you mean olivia?" in result.stderr
     assert re.search(rb"Which site\? \(.*daic.*generic.*olivia.*\) \[generic\]: ", result.stderr)
     assert 'site = "olivia"' in (tmp_path / "slurmgen.toml").read_text()
 
@@ -90,7 +91,7 @@ def test_on_a_terminal_init_prompts_for_the_site(tmp_path: Path) -> None:
 def test_the_file_that_init_writes_can_be_rendered_and_checked(
     name: str, tmp_path: Path, slurmgen: Run
 ) -> None:
-    assert slurmgen("init", "--site", name).returncode == 0
+    assert slurmgen("init", "--site", name, "--training").returncode == 0
     path = tmp_path / "slurmgen.toml"
     path.write_text(path.read_text().replace('# account = "..."', 'account = "nn1k"', 1))
     assert slurmgen("render", "--all", "--write").stderr == f"wrote slurm/cifar.{name}.sbatch\n"

@@ -105,10 +105,16 @@ def test_a_script_without_a_job_uses_the_defaults(project: Path, slurmgen: Run) 
 
 
 @pytest.mark.parametrize("text", [None, "", "[defaults]\nqos = 'long'\n"])
-def test_without_jobs_the_bundled_example_is_used(text: str | None, tmp_path: Path, slurmgen: Run) -> None:
+def test_without_jobs_the_bundled_example_is_sent_by_its_name_only(
+    text: str | None, tmp_path: Path, slurmgen: Run
+) -> None:
     if text is not None:
         (tmp_path / "slurmgen.toml").write_text(text)
-    reply = slurmgen("submit", "--site", "daic", "--account", "a", "--dry-run")
+    words = ("submit", "--site", "daic", "--account", "a", "--dry-run")
+    refused = slurmgen(*words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "slurmgen init" in refused.stderr
+    reply = slurmgen(*words, "--script", "training/train_ddp.py")
     assert reply.returncode == 0, reply.stderr
     assert "training/train_ddp.py" in reply.stdout
 

@@ -199,7 +199,7 @@ def test_a_qos_of_some_partitions_needs_a_partition_where_none_are_listed() -> N
 
 def test_a_remote_folder_that_compute_nodes_do_not_reach_is_refused(slurmgen: Run) -> None:
     options = ["--site", "jupiter", "--account", "a", "--host", "127.0.0.1"]
-    reply = slurmgen("submit", *options, "--remote-dir", "/p/scratch/me")
+    reply = slurmgen("submit", "--script", "training/train_ddp.py", *options, "--remote-dir", "/p/scratch/me")
     assert reply.returncode == 2
     assert "do not reach /p/scratch/me" in reply.stderr
     assert "--remote-dir" in reply.stderr

@@ -220,7 +220,7 @@ def test_a_job_of_slurmgen_toml_comes_before_a_file_of_its_name(refused: Machine
     ("name", "why"),
     [
         ("none.sbatch", "there is no batch script none.sbatch"),
-        ("./train.py", "./train.py is not a batch script"),
+        ("./none.py", "there is no file ./none.py"),
         ("train", "there is no job 'train'"),
         ("../out.sh", "out.sh is not in the project"),
         ("linked.sh", "linked.sh cannot be read: it is a link"),

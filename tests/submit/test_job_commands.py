@@ -333,7 +333,7 @@ def test_a_variable_may_name_the_ssh_config(
         (["submit", "--script", "none.py", "--dry-run"], 2, "the script 'none.py' is not among the files"),
         (["submit", "--script", "secret", "--dry-run"], 2, "the script 'secret' is not among the files"),
         (
-            ["submit", "--python-env", "uv:x", "--dry-run"],
+            ["submit", "--script", "train.py", "--python-env", "uv:x", "--dry-run"],
             2,
             "'x/pyproject.toml', which the Python",
         ),

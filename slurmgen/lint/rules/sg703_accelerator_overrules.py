@@ -25,7 +25,8 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.training_script import Call, calls
+from slurmgen.lint.training_script import calls
+from slurmgen.python_source import Call
 
 CODE = "SG703"
 SEVERITY = "warning"

@@ -31,7 +31,8 @@ from collections.abc import Iterator
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.training_script import Call, calls
+from slurmgen.lint.training_script import calls
+from slurmgen.python_source import Call
 from slurmgen.text import counted
 
 CODE = "SG704"

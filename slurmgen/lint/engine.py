@@ -139,6 +139,8 @@ class Fixed(NamedTuple):
     text: str
     applied: tuple[Report, ...]
     "The findings whose fix was applied."
+    left: tuple[tuple[Report, str], ...] = ()
+    "The other findings of the result, each with why it was not fixed."
 
 
 def fix(
@@ -173,7 +175,15 @@ def fix(
         applied += done
         if text == before:
             break
-    return Fixed(text, tuple(applied))
+    return Fixed(text, tuple(applied), tuple((report, _why_left(report, unsafe)) for report in reports))
+
+
+def _why_left(report: Report, unsafe: bool) -> str:
+    if not report.finding.edits:
+        return "no fix is known to be right"
+    if unsafe or report.finding.safe:
+        return "its fix would bring another finding, or overlaps another fix"
+    return "its fix changes what runs: --unsafe-fixes applies it"
 
 
 def fix_all(

@@ -11,7 +11,7 @@ from slurmgen.lint.reader.launch import Launch
 from slurmgen.lint.reader.launches import read_launches
 from slurmgen.lint.reader.shape import Shape, header_shape, slurm_variables, step_shape
 from slurmgen.lint.reader.shell import read_shell
-from slurmgen.lint.reader.source import Budget, Source, Span, TooLarge
+from slurmgen.lint.reader.source import BYTE_ORDER_MARK, Budget, Source, Span, TooLarge
 from slurmgen.lint.reader.words import Value
 
 _SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba|da|k|z)?sh\b")
@@ -74,7 +74,8 @@ def _read_commands(
     source: Source, known: dict[str, Value], directives: int, budget: Budget
 ) -> tuple[Shell, tuple[Launch, ...]]:
     """All commands and launches of a shell script, or none: some of them would mislead the rules."""
-    is_shell = not source.text.startswith("#!") or bool(_SHELL.match(source.text))
+    text = source.text.removeprefix(BYTE_ORDER_MARK)
+    is_shell = not text.startswith("#!") or bool(_SHELL.match(text))
     try:
         shell = read_shell(
             source.plain if is_shell else "", known, budget, settings=_shebang_settings(source.line(1))

@@ -89,5 +89,7 @@ class Shell(NamedTuple):
     comments: tuple[Span, ...]
     sourced: bool
     "It runs a file that may set variables."
+    outside: tuple[Command, ...] = ()
+    "The commands of branches that no job takes, such as those for the login node."
     array_copies: tuple[ArrayCopy, ...] = ()
     cuts: tuple[Cut, ...] = ()

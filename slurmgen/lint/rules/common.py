@@ -224,7 +224,12 @@ def is_literal(script: Script, word: Word) -> bool:
 
 
 def replace_assigned(script: Script, found: Assignment, text: str) -> tuple[Edit, ...]:
-    """Replace the value of an assignment, if the value appears in the script as written."""
+    """Replace the value of an assignment, if the value appears in the script as written.
+
+    Not in a loop, which may need another value each time.
+    """
+    if "loop" in found.place:
+        return ()
     span = Span(found.span.end - len(found.raw), found.span.end)
     is_written = bool(found.raw) and script.source.plain[slice(*span)] == found.raw
     return (Edit(span, text),) if is_written else ()

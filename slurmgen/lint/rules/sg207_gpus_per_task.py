@@ -29,7 +29,7 @@ from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
 
 CODE = "SG207"
-SEVERITY = "error"
+SEVERITY = "warning"
 SUMMARY = "--gpus-per-task hides the GPUs of a node from the other tasks"
 
 

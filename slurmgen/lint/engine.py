@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.reader import Script, read
-from slurmgen.lint.rules import TOO_LARGE, all_rules
+from slurmgen.lint.rules import OTHER_SCHEDULER, TOO_LARGE, all_rules
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ def lint_text(
         codes: the rules to run; all but the notes if None.
     """
     script = read(text, path)
-    found = _merged(_reports(script, site, chosen() if codes is None else codes))
+    codes = chosen() if codes is None else codes
+    if script.other_scheduler:
+        codes = {OTHER_SCHEDULER} & set(codes)
+    found = _merged(_reports(script, site, codes))
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 

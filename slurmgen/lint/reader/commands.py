@@ -81,6 +81,13 @@ class Cut(NamedTuple):
     "A comment, a blank line, or blanks after the backslash."
 
 
+class Fault(NamedTuple):
+    """Why bash cannot parse a script."""
+
+    line: int
+    message: str
+
+
 class Shell(NamedTuple):
     """A whole script, or the string of a `bash -c`."""
 
@@ -93,3 +100,7 @@ class Shell(NamedTuple):
     "The commands of branches that no job takes, such as those for the login node."
     array_copies: tuple[ArrayCopy, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    has_error: bool = False
+    "Some of it does not fit the grammar; bash may accept it nevertheless."
+    fault: Fault | None = None
+    "Why the shell cannot parse the whole script, which is then empty."

@@ -181,7 +181,8 @@ def read_shell(
     walker = _Walker(text, base, budget)
     walker.expander.variables.update(known)
     walker.settings = set(settings)
-    walker.visit(parse(text, budget))
+    root = parse(text, budget)
+    walker.visit(root)
     walker.visit_uncalled()
     return Shell(
         tuple(walker.commands),
@@ -191,6 +192,7 @@ def read_shell(
         tuple(walker.outside),
         tuple(walker.array_copies),
         tuple(walker.cuts),
+        root.has_error,
     )
 
 
@@ -455,13 +457,26 @@ def in_a_job(condition: str) -> bool | None:
 def _either(before: Value | None, after: Value | None) -> Value:
     """The value of a variable that a branch may have changed: its first words, if the branch adds to them."""
     if isinstance(before, tuple):
-        longer = isinstance(after, tuple) and after[: len(before)] == before
-        return (*before, UNKNOWN) if longer else (UNKNOWN,)
+        if not isinstance(after, tuple) or after[: len(before)] != before:
+            return (UNKNOWN,)
+        return after if _keeps_size(" ".join(after[len(before) :])) else (*before, UNKNOWN)
     if isinstance(before, str) and isinstance(after, str) and before.strip() and after.startswith(before):
         rest = after.removeprefix(before)
         if rest[:1].isspace() or before[-1].isspace():
-            return f"{before.rstrip()} {UNKNOWN}"
+            return after if _keeps_size(rest) else f"{before.rstrip()} {UNKNOWN}"
     return UNKNOWN
+
+
+_SIZES = re.compile(
+    r"(?:^|\s)(?:-[a-zA-Z](?!\S*-)|\x01|--?\S*(?:nod|task|proc|gpu|gres|cpu|mem|host|addr|port|rdzv|standalone|exact"
+    r"|excl|overlap|devices|machine|config|world|tres))"
+)
+"A word that may change how many ranks start, on what, or where they meet."
+
+
+def _keeps_size(words: str) -> bool:
+    """Whether a launch has the same size with these further words and without."""
+    return not _SIZES.search(words)
 
 
 def _common(values: list[str]) -> str:

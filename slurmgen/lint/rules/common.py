@@ -218,6 +218,14 @@ def loads_module(script: Script, part: str) -> bool:
     return any(part in word.lower() for words in loads for word in words[1:])
 
 
+_AMD_PARTITIONS = ("small-g", "standard-g", "dev-g")
+
+
+def is_amd(script: Script) -> bool:
+    """Whether the job uses AMD GPUs: it loads ROCm, or runs in a GPU partition of LUMI."""
+    return loads_module(script, "rocm") or script.header.value("partition") in _AMD_PARTITIONS
+
+
 def is_literal(script: Script, word: Word) -> bool:
     """Whether a word appears in the script as written, so that an edit can change it."""
     return not word.spliced and script.source.plain[slice(*word.span)] == word.raw

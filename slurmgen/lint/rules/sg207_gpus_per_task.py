@@ -2,7 +2,8 @@
 
 ## What it checks
 Checks for `--gpus-per-task` in the header or on srun, with several tasks per node and without
-`--gpu-bind=none` or `--gres-flags=allow-task-sharing`.
+`--gpu-bind=none` or `--gres-flags=allow-task-sharing`. Jobs for AMD GPUs are not reported: their centers
+recommend one GPU for each task.
 
 ## Why it matters
 Each rank sees only its own GPU. NCCL cannot access the others directly, and falls back to a slower transport
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
+from slurmgen.lint.rules.common import is_amd
 
 CODE = "SG207"
 SEVERITY = "warning"
@@ -35,6 +37,8 @@ SUMMARY = "--gpus-per-task hides the GPUs of a node from the other tasks"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check each launch with several tasks per node."""
+    if is_amd(script):
+        return
     seen = set()
     for launch in script.launches:
         tasks = script.step(launch).ntasks_per_node

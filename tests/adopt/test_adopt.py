@@ -10,11 +10,11 @@ import pytest
 from msgspec import structs
 
 from slurmgen import Request, load_site, render, resolve
-from slurmgen.errors import RequestError
 from slurmgen.adopt import Adopted, adopt
 from slurmgen.adopt.body import PLACEHOLDER, statements
 from slurmgen.adopt.facts import differences, facts
 from slurmgen.adopt.program import plain_lines
+from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Source, read
 from tests.conftest import Run
 from tests.lint import corpus

@@ -81,7 +81,38 @@ FALSE_BEFORE = [
     ),
     Case("bash cannot parse it", ONE_NODE, "if true; then\nsrun python t.py", "SG518", "SG401 SG402"),
 ]
-CASES = FALSE_BEFORE
+EIGHT = "--nodes=1 --gpus-per-node=4 --cpus-per-task=8"
+LAUNCH = "srun -c 8 torchrun --standalone --nproc-per-node=4 train.py"
+MISSED_BEFORE = [
+    Case("tasks from --ntasks-per-gpu", f"{EIGHT} --ntasks-per-gpu=1", LAUNCH, "SG201"),
+    Case(
+        "GPUs of --tres-per-task",
+        "--ntasks=4 -N1 --tres-per-task=cpu:8,gres/gpu:1",
+        "srun python t.py",
+        "SG207",
+    ),
+    Case(
+        "a total counts more than --ntasks-per-node",
+        f"{EIGHT} --ntasks=1 --ntasks-per-node=2",
+        LAUNCH,
+        "",
+        "SG201",
+    ),
+    Case("the alias --tasks-per-node", "-N1 --tasks-per-node=1 --gpus-per-node=4", f"srun {TRAIN}", "SG402"),
+    Case(
+        "the first words of an array that a branch extends",
+        TWO_NODES,
+        'C=(srun torchrun --nproc-per-node=4 t.py)\nif [ -n "$R" ]; then C+=(--resume "$R"); fi\n"${C[@]}"',
+        "SG401 SG204",
+    ),
+    Case(
+        "a secret as a default",
+        "--nodes=1",
+        'export WANDB_API_KEY="${WANDB_API_KEY:-3f9a0c7be1d24586a7f0b19c5d}"\nhostname',
+        "SG514",
+    ),
+]
+CASES = FALSE_BEFORE + MISSED_BEFORE
 
 
 def codes(case: Case) -> set[str]:

@@ -27,9 +27,12 @@ SIZES: dict[str, Sequence[str]] = {
     "--gpus": ("", "", "=2", "=4"),
     "--gpus-per-node": ("", "", "=1", "=2"),
     "--gpus-per-task": ("", "", "", "=1"),
-    "--gpu-bind": ("", "", "", "=none", "=single:1"),
+    "--gpu-bind": ("", "", "", "", "=single:1"),
 }
-"The options with the ends of their words; none stands for an option that is left out."
+"""The options with the ends of their words; an empty one leaves the option out.
+
+Not `--gpu-bind=none`: Slurm then sets no CUDA_VISIBLE_DEVICES that could be counted.
+"""
 SHORT = {"--nodes=": "-N", "--ntasks=": "-n", "--cpus-per-task=": "-c", "--gpus=": "-G"}
 
 

@@ -143,7 +143,7 @@ def step_shape(job: Shape, header: Header, launch: Launch) -> Shape:
         return job._replace(nodes=1, ntasks_per_node=1, gpus_per_node=gpus)
     options = step.options
     given = _with_tres({name: one.value for name, one in options.given.items()})
-    nodes = _step_nodes(options, job)
+    nodes = _step_nodes(options, job, header)
     cpus = _number(given["cpus-per-task"]) if "cpus-per-task" in given else job.cpus_per_task
     tasks = _step_tasks(options, job, header, nodes)
     has_own = any(name in given for name in _GPU_OPTIONS)
@@ -161,18 +161,23 @@ def _visible_gpus(step: Shape, header: Header, given: dict[str, str]) -> int | N
     asked = _with_tres({d.name: d.value for d in header.directives if d.name in (*_BINDING, "tres-per-task")})
     binding = {**asked, **given}
     found = [name for name in _BINDING if name in binding]
-    if not found or (found == ["gpu-bind"] and binding["gpu-bind"] == "none"):
+    if not found:
         return step.gpus_per_node
+    if (step.ntasks_per_node or 1) < 2:
+        return None  # a single task may see all of them
     if found == ["gpus-per-task"]:
         return _gpu_count(binding["gpus-per-task"])[0]
     return 1 if found == ["ntasks-per-gpu"] else None
 
 
-def _step_nodes(options: Options, job: Shape) -> int | None:
+def _step_nodes(options: Options, job: Shape, header: Header) -> int | None:
     if options.open or "het-group" in options.given:
         return None
     if "nodes" in options.given:
-        return options.number("nodes")
+        # srun reduces the nodes to the tasks, which SLURM_NTASKS counts, too.
+        tasks = options.number("ntasks") or (job.ntasks if header.last("ntasks") else None)
+        nodes = options.number("nodes")
+        return min(filter(None, (nodes, tasks, job.nodes))) if nodes else None
     if {"nodelist", "relative", "exclude"} & options.given.keys():
         return None
     if options.number("ntasks") == 1:
@@ -184,6 +189,9 @@ def _step_tasks(options: Options, job: Shape, header: Header, nodes: int | None)
     each = next((options.number(name) for name in _TASKS if name in options.given), None)
     if options.open or any(name in options.given for name in _UNSURE_TASKS):
         return None
+    by_gpu = any(header.last(name) or name in options.given for name in ("ntasks-per-gpu", "gpus-per-task"))
+    if by_gpu and any(name in options.given for name in ("ntasks", *_TASKS, "ntasks-per-gpu")):
+        return None  # srun combines them with the variables of the header in a way that differs by release
     if "ntasks" in options.given:
         total = options.number("ntasks")
         return total // nodes if total and nodes and not total % nodes else None

@@ -11,6 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from msgspec import structs
+
 from slurmgen.lint import all_rules, chosen, lint_text
 from slurmgen.sites.profiles import load_site
 from tests.lint import corpus
@@ -67,7 +69,8 @@ def accuracy() -> tuple[int, int, int]:
     """
     found = missed = wrong = 0
     for sample in samples():
-        site = load_site(sample.site) if sample.site else None
+        lists = ("partitions", "gpu.types")
+        site = structs.replace(load_site(sample.site), complete=lists) if sample.site else None
         rules = {*chosen(), *sample.codes}
         said = {report.rule.code for report in lint_text(sample.text, site, sample.path, rules)}
         found += len(said & sample.codes)

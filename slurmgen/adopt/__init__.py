@@ -48,9 +48,15 @@ def adopt(
         site: the cluster that it is compared for.
         defaults: `[defaults]` of slurmgen.toml, which counts for the job too.
         name: the name of the job in slurmgen.toml; default: that of the file.
+
+    Raises:
+        RequestError: the script is for another scheduler.
     """
     text, secrets, left_out = without_secrets(text)
     script, defaults = read(text), defaults or Request()
+    if script.other_scheduler:
+        fact = f"{file} is a script for {script.other_scheduler[0]}: it has no #SBATCH line"
+        raise RequestError(fact, "Write its directives for Slurm first.")
     own = from_rendered(text, lambda one: _rendered(one, site)) if site_of(text) == site.name else None
     if own:
         return _compared(structs.replace(_own(own, name, site), source=text), script, site, defaults)

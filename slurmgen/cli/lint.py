@@ -12,7 +12,7 @@ from slurmgen.cli.objects import LintChange, LintRule
 from slurmgen.cli.options import complete_rules, json_format_option, site_option
 from slurmgen.cli.options import write as write_file
 from slurmgen.cli.output import Command, color_option, print_json, style_of, styled_diff, terminal_width
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.files import MAX_TEXT, NotPlainFile, OutsideFolder, is_inside, read_bytes
 from slurmgen.lint import chosen, fix, lint_text
 from slurmgen.lint.engine import Fixed
@@ -101,17 +101,36 @@ def command(
     if unsafe_fixes and not (fix or diff):
         raise click.UsageError("--unsafe-fixes needs --fix or --diff.")
     codes, place = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
-    linted = [_lint(name, place, codes) for name in files]
+    linted, refused = _lint_all(files, place, codes)
     if diff or fix:
         changed = [(file, _fixed(file, place, codes, unsafe_fixes)) for file in linted]
         if diff:
             if not unsafe_fixes:
                 _hint_at_unsafe_fixes(sum(_count_unsafe(file, place, codes) for file in linted))
-            return _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
+            show = _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
+            return refused or show
         linted = [_write(file, changes, place, codes) for file, changes in changed]
     form = "json" if as_json else format_
     click.echo(report(form, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
-    return int(any(file.reports for file in linted))
+    return refused or int(any(file.reports for file in linted))
+
+
+def _lint_all(names: tuple[str, ...], site: Site | None, codes: tuple[str, ...]) -> tuple[list[Linted], int]:
+    """The files that can be read, and the exit code of the others; their errors go to stderr.
+
+    Raises:
+        SlurmgenError: the only file cannot be read.
+    """
+    linted, refused = [], 0
+    for name in names:
+        try:
+            linted.append(_lint(name, site, codes))
+        except SlurmgenError as error:
+            if len(names) == 1:
+                raise
+            click.echo("error: " + visible(str(error)), err=True)
+            refused = error.exit_code
+    return linted, refused
 
 
 def _lint(name: str, site: Site | None, codes: tuple[str, ...]) -> Linted:
@@ -176,6 +195,9 @@ def _write(file: Linted, changes: Fixed, site: Site | None, codes: tuple[str, ..
     for change in changes.applied:
         place = f"{file.name}:{change.start.line}:{change.start.column}"
         click.echo(visible(f"fixed {place}: {change.rule.code} {change.finding.message}"), err=True)
+    for left, why in changes.left:
+        place = f"{file.name}:{left.start.line}:{left.start.column}"
+        click.echo(visible(f"left {place}: {left.rule.code}: {why}"), err=True)
     return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.reader import Script, read
-from slurmgen.lint.rules import TOO_LARGE, all_rules
+from slurmgen.lint.rules import OTHER_SCHEDULER, TOO_LARGE, all_rules
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ def lint_text(
         codes: the rules to run; all but the notes if None.
     """
     script = read(text, path)
-    found = _merged(_reports(script, site, chosen() if codes is None else codes))
+    codes = chosen() if codes is None else codes
+    if script.other_scheduler:
+        codes = {OTHER_SCHEDULER} & set(codes)
+    found = _merged(_reports(script, site, codes))
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 
@@ -139,6 +142,8 @@ class Fixed(NamedTuple):
     text: str
     applied: tuple[Report, ...]
     "The findings whose fix was applied."
+    left: tuple[tuple[Report, str], ...] = ()
+    "The other findings of the result, each with why it was not fixed."
 
 
 def fix(
@@ -173,7 +178,15 @@ def fix(
         applied += done
         if text == before:
             break
-    return Fixed(text, tuple(applied))
+    return Fixed(text, tuple(applied), tuple((report, _why_left(report, unsafe)) for report in reports))
+
+
+def _why_left(report: Report, unsafe: bool) -> str:
+    if not report.finding.edits:
+        return "no fix is known to be right"
+    if unsafe or report.finding.safe:
+        return "its fix would bring another finding, or overlaps another fix"
+    return "its fix changes what runs: --unsafe-fixes applies it"
 
 
 def fix_all(

@@ -431,12 +431,15 @@ def unknown_rates(site: Site) -> Iterator[Fault]:
 
 
 def notes_of_unset_variables(site: Site) -> Iterator[Fault]:
-    """Reasons for variables that the profile does not set."""
+    """Reasons for variables that the profile does not set, and required ones without a value."""
     groups = [site.env.always, site.env.multi_gpu, site.env.multi_node, site.env.container, site.env.task]
     variables = {name for group in groups for name in group}
     variables |= {name for table in site.when.values() for name in (*table.env, *table.task_env)}
+    fact, hint = "the profile does not set this variable", "Remove it."
     for name in site.env.notes.keys() - variables:
-        yield Fault(("env", "notes", name), "the profile does not set this variable", "Remove it.")
+        yield Fault(("env", "notes", name), fact, hint)
+    for name in set(site.env.required) - variables:
+        yield Fault(("env", "required"), f"{fact}: {name}", hint)
 
 
 def facts_without_source(site: Site) -> Iterator[Fault]:

@@ -332,6 +332,8 @@ class Env(Fact, frozen=True):
     "Exported by each task of the step, so that $SLURM_LOCALID and the like are its own."
     notes: dict[str, str] = {}
     "The reason for a variable, by its name: the comment above it in the script."
+    required: tuple[str, ...] = ()
+    "Variables that the site's documentation requires; `lint` reports a script without one as an error."
 
     def key_of(self, name: str) -> str:
         """The key of a variable in the profile."""

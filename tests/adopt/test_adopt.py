@@ -14,6 +14,7 @@ from slurmgen.adopt import Adopted, adopt
 from slurmgen.adopt.body import PLACEHOLDER, statements
 from slurmgen.adopt.facts import differences, facts
 from slurmgen.adopt.program import plain_lines
+from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Source, read
 from tests.conftest import Run
 from tests.lint import corpus
@@ -394,3 +395,8 @@ def test_a_job_does_not_get_the_software_of_the_profile_that_its_script_had_not(
     assert own.request.python_env == "venv:env"
     project = adopt(f"{head}python train.py\n", "job.sbatch", site, Request(python_env="uv"))
     assert project.request.python_env is None
+
+
+def test_a_script_for_another_scheduler_is_refused_by_its_name() -> None:
+    with pytest.raises(RequestError, match=r"^a\.pbs is a script for PBS: it has no #SBATCH line"):
+        adopt("#!/bin/bash\n#PBS -l select=1\npython t.py\n", "a.pbs", load_site("generic"))

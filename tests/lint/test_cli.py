@@ -83,9 +83,18 @@ def test_fix_changes_only_the_faults(slurmgen: Run, bad: Path) -> None:
 
 def test_fix_without_unsafe_fixes_leaves_what_a_script_does(slurmgen: Run, bad: Path) -> None:
     result = slurmgen("lint", "bad.sbatch", "--fix")
-    assert (result.returncode, result.stderr) == (1, "")
+    left = "left bad.sbatch:2:16: SG110: its fix changes what runs: --unsafe-fixes applies it\n"
+    assert (result.returncode, result.stderr) == (1, left)
     assert "1 fixable with --fix --unsafe-fixes" in result.stdout
     assert bad.read_text() == BAD
+
+
+def test_a_file_that_is_too_large_does_not_stop_the_report_on_the_others(slurmgen: Run, bad: Path) -> None:
+    (bad.parent / "large.sbatch").write_text("#!/bin/bash\n" + "#" * 1_000_000)
+    result = slurmgen("lint", "large.sbatch", "bad.sbatch")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: large.sbatch cannot be read: it is larger than 1,000,000 bytes")
+    assert "bad.sbatch:2:16: error SG110" in result.stdout
 
 
 def test_fix_reports_its_changes_and_the_findings_that_remain(slurmgen: Run, bad: Path) -> None:

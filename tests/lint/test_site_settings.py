@@ -1,4 +1,4 @@
-"""The linter requires what a profile sets for some jobs only, of these jobs only."""
+"""What a profile sets for some jobs only is recommended for these jobs only."""
 
 from pathlib import Path
 
@@ -23,15 +23,15 @@ srun --cpus-per-task=4 python train.py
 """
 
 
-@pytest.mark.parametrize(("nodes", "required"), [(1, False), (2, True)])
-def test_a_variable_of_some_jobs_is_required_of_these(
-    nodes: int, required: bool, tmp_path: Path, slurmgen: Run
+@pytest.mark.parametrize(("nodes", "recommended"), [(1, False), (2, True)])
+def test_a_variable_of_some_jobs_is_recommended_for_these(
+    nodes: int, recommended: bool, tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "site_profiles").mkdir()
     (tmp_path / "site_profiles/mine.toml").write_text(PROFILE)
     (tmp_path / "job.sh").write_text(SCRIPT.format(nodes=nodes))
-    out = slurmgen("lint", "--site", "mine", "--select", "SG909", "job.sh").stdout
-    assert ("mine requires NCCL_NET" in out) is required
+    out = slurmgen("lint", "--site", "mine", "--select", "SG911", "job.sh").stdout
+    assert ("mine recommends NCCL_NET" in out) is recommended
 
 
 @pytest.mark.parametrize("size", ["--nodes=1", "--ntasks-per-node=1", "--ntasks=2"])

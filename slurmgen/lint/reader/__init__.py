@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slurmgen.lint.reader.commands import Assignment, Command, Shell
-from slurmgen.lint.reader.header import Header, read_header
+from slurmgen.lint.reader.header import Header, other_scheduler, read_header
 from slurmgen.lint.reader.launch import Launch
 from slurmgen.lint.reader.launches import read_launches
+from slurmgen.lint.reader.parse import fault_of
 from slurmgen.lint.reader.shape import Shape, header_shape, slurm_variables, step_shape
 from slurmgen.lint.reader.shell import read_shell
-from slurmgen.lint.reader.source import Budget, Source, Span, TooLarge
+from slurmgen.lint.reader.source import BYTE_ORDER_MARK, Budget, Source, Span, TooLarge
 from slurmgen.lint.reader.words import Value
 
 _SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba|da|k|z)?sh\b")
+
+_IS_BASH = re.compile(r"(?!#!)|#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba)?sh\b")
+_PLACEHOLDER = re.compile(r"(?m)^[^#\n]*<[\w -]+>[ \t]*$")
+"Two redirections for the grammar, although the second lacks its file."
 
 _COMPARED = 3
 "Pairs of launches that all rules compare in one step of the budget."
@@ -36,6 +41,8 @@ class Script(NamedTuple):
     "These, and the other programs that srun, mpirun or a container starts."
     budget: Budget
     "The remaining budget."
+    other_scheduler: tuple[str, Span] | None = None
+    "The scheduler that the script is for, if that is not Slurm, and its first directive."
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -67,18 +74,23 @@ def read(text: str, path: Path | None = None) -> Script:
     job = header_shape(header)
     shell, started = _read_commands(source, slurm_variables(header, job), len(header.directives), budget)
     launches = tuple(launch for launch in started if launch.kind != "program")
-    return Script(source, path, header, job, shell, launches, started, budget)
+    other = other_scheduler(source.plain)
+    return Script(source, path, header, job, shell, launches, started, budget, other)
 
 
 def _read_commands(
     source: Source, known: dict[str, Value], directives: int, budget: Budget
 ) -> tuple[Shell, tuple[Launch, ...]]:
     """All commands and launches of a shell script, or none: some of them would mislead the rules."""
-    is_shell = not source.text.startswith("#!") or bool(_SHELL.match(source.text))
+    text = source.text.removeprefix(BYTE_ORDER_MARK)
+    is_shell = not text.startswith("#!") or bool(_SHELL.match(text))
     try:
         shell = read_shell(
             source.plain if is_shell else "", known, budget, settings=_shebang_settings(source.line(1))
         )
+        is_doubtful = shell.has_error or _PLACEHOLDER.search(source.plain)
+        if is_doubtful and _IS_BASH.match(text) and (fault := fault_of(source.plain.replace("\r", ""))):
+            return Shell((), (), (), sourced=True, fault=fault), ()
         launches = tuple(read_launches(shell.commands, known, budget))
         # Rules compare each launch with all others.
         budget.spend(len(launches) * (len(shell.commands) + len(shell.assignments) + directives) // _COMPARED)

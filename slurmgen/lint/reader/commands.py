@@ -81,6 +81,13 @@ class Cut(NamedTuple):
     "A comment, a blank line, or blanks after the backslash."
 
 
+class Fault(NamedTuple):
+    """Why bash cannot parse a script."""
+
+    line: int
+    message: str
+
+
 class Shell(NamedTuple):
     """A whole script, or the string of a `bash -c`."""
 
@@ -89,5 +96,11 @@ class Shell(NamedTuple):
     comments: tuple[Span, ...]
     sourced: bool
     "It runs a file that may set variables."
+    outside: tuple[Command, ...] = ()
+    "The commands of branches that no job takes, such as those for the login node."
     array_copies: tuple[ArrayCopy, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    has_error: bool = False
+    "Some of it does not fit the grammar; bash may accept it nevertheless."
+    fault: Fault | None = None
+    "Why the shell cannot parse the whole script, which is then empty."

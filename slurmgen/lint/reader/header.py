@@ -71,6 +71,28 @@ class Header(NamedTuple):
         return found.value if found else None
 
 
+_OTHER_MARKS = {
+    "PBS": r"#PBS\s+-",
+    "Grid Engine": r"#\$\s+-[A-Za-z]",
+    "LSF": r"#BSUB\s+-",
+    "Flux": r"#\s*(?:flux|FLUX):\s*-",
+    "Cobalt": r"#COBALT\s+-",
+    "Moab": r"#MSUB\s+-",
+    "OAR": r"#OAR\s+-",
+    "Fujitsu TCS": r"#PJM\s+-",
+    "LoadLeveler": r"#\s?@\s*job_\w+\s*=",
+}
+_OTHER = re.compile("|".join(f"^(?P<_{i}>{mark})" for i, mark in enumerate(_OTHER_MARKS.values())), re.M)
+
+
+def other_scheduler(text: str) -> tuple[str, Span] | None:
+    """The scheduler, other than Slurm, that a script is for, and its first directive."""
+    found = None if _MARKED.search(text) else _OTHER.search(text)
+    if found is None:
+        return None
+    return [*_OTHER_MARKS][int((found.lastgroup or "_0")[1:])], Span(*found.span())
+
+
 class _Token(NamedTuple):
     text: str
     span: Span

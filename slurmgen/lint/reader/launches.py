@@ -66,9 +66,15 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
             for launch in _unwrap(command.words, scene):
                 budget.spend(LAUNCH)
                 found = True
-                yield launch
-            if not found:
+                if not _only_prints(launch):
+                    yield launch
+            if not found and "output" not in command.place:
                 yield from other_program(command, env, budget)
+
+
+def _only_prints(launch: Launch) -> bool:
+    """Whether Python prints a value for the script, as in `PORT=$(python -c ...)`, and starts no ranks."""
+    return launch.kind == "python" and "output" in launch.command.place and launch.step is None
 
 
 def head_or_wrapper(command: Command) -> bool:

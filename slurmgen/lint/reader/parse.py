@@ -5,6 +5,7 @@ square of the length (https://github.com/tree-sitter/tree-sitter/issues/4019). A
 parses a long text first, and the kernel ends it after a time limit.
 """
 
+import re
 import subprocess
 import sys
 from functools import lru_cache
@@ -12,6 +13,7 @@ from functools import lru_cache
 from tree_sitter import Language, Node, Parser
 
 from slurmgen.lint.reader import trial
+from slurmgen.lint.reader.commands import Fault
 from slurmgen.lint.reader.source import Budget, TooLarge
 
 _SQUARE = 96
@@ -20,6 +22,8 @@ _RESERVE = 250_000
 "Steps of the budget that parsing a long text leaves for everything else."
 _SMALL = 1500
 "Characters of a text that never needs another process."
+_LONGEST = 200
+"Characters of a message of bash."
 _TRIAL = 50_000
 "Steps of the budget for starting a process."
 
@@ -45,6 +49,29 @@ def parse(text: str, budget: Budget) -> Node:
         budget.spend(_TRIAL)
         _try_out(code)
     return _parser().parse(code).root_node
+
+
+_BASH = ("/bin/bash", "--norc", "--noprofile", "-O", "extglob", "-n")
+_SECONDS = 2.0
+"Time limit of bash, which parses 1 MB in a tenth of it."
+_FAULT = re.compile(r"(?m)^\S+: line (\d+): (.*)$")
+
+
+def fault_of(text: str) -> Fault | None:
+    """Why bash cannot parse a text; it runs nothing of it. None if bash can, or if it is not installed."""
+    try:
+        reply = subprocess.run(
+            _BASH,
+            input=text.encode(),
+            env={"LC_ALL": "C"},
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _FAULT.search(reply.stderr.decode(errors="replace")) if reply.returncode else None
+    return Fault(int(found[1]), found[2][:_LONGEST]) if found else None
 
 
 def _try_out(code: bytes) -> None:

@@ -18,6 +18,8 @@ class Shape(NamedTuple):
     has_gpus: bool = False
     "Whether it requests GPUs."
     gpu_type: str | None = None
+    visible_gpus: int | None = None
+    "GPUs that each task of a step sees."
 
     @property
     def ntasks(self) -> int | None:
@@ -31,7 +33,7 @@ class Shape(NamedTuple):
 
 
 _TASKS = ("ntasks-per-node", "tasks-per-node")
-_UNSURE_TASKS = ("ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "tres-per-task", "nodefile")
+_UNSURE_TASKS = ("ntasks-per-socket", "ntasks-per-core", "nodefile")
 _GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "tres-per-task")
 
 
@@ -39,13 +41,23 @@ def header_shape(header: Header) -> Shape:
     """The request of the header; empty for a heterogeneous job, which has several."""
     if header.components > 1:
         return Shape(has_gpus=any(header.last(name) for name in _GPU_OPTIONS))
-    options = {d.name: d.value for d in header.directives}
+    options = _with_tres({d.name: d.value for d in header.directives})
     nodes = _nodes(options)
     tasks = _tasks_per_node(options, nodes)
     has_gpus = any(name in options for name in _GPU_OPTIONS if name != "gres")
     has_gpus = has_gpus or "gpu" in options.get("gres", "")
     per_node, kind = _gpus_per_node(options, nodes, tasks)
     return Shape(nodes, tasks, _number(options.get("cpus-per-task")), per_node, has_gpus, kind)
+
+
+def _with_tres(options: dict[str, str]) -> dict[str, str]:
+    """The options, with those that `--tres-per-task=cpu:8,gres/gpu:1` stands for."""
+    for item in options.get("tres-per-task", "").split(","):
+        name, _, count = re.sub("[=:]", " ", item).partition(" ")
+        meant = {"cpu": "cpus-per-task", "gres/gpu": "gpus-per-task"}.get(name)
+        if meant and count:
+            options = {meant: count.replace(" ", ":"), **options}
+    return options
 
 
 def _nodes(options: dict[str, str]) -> int | None:
@@ -72,10 +84,14 @@ def _tasks_per_node(options: dict[str, str], nodes: int | None) -> int | None:
     each = next((_number(options[name]) for name in _TASKS if name in options), None)
     total = _number(options.get("ntasks"))
     if "ntasks" not in options:
+        if "ntasks-per-gpu" in options:
+            gpus = _gpus_per_node({**options, "ntasks-per-gpu": ""}, nodes, None)[0]
+            return None if each else _times(_number(options["ntasks-per-gpu"]), gpus)
         return each if any(name in options for name in _TASKS) else _one_task(options, nodes)
-    if total is None or not nodes or total % nodes:
+    if total is None or not nodes or total % nodes or "ntasks-per-gpu" in options:
         return None
-    return total // nodes if each in (None, total // nodes) else None
+    # Beside a total, --ntasks-per-node is only a limit (sbatch(1)).
+    return total // nodes if each is None or total // nodes <= each else None
 
 
 def _one_task(options: dict[str, str], nodes: int | None) -> int | None:
@@ -126,22 +142,42 @@ def step_shape(job: Shape, header: Header, launch: Launch) -> Shape:
         gpus = None if header.last("exclusive") else job.gpus_per_node
         return job._replace(nodes=1, ntasks_per_node=1, gpus_per_node=gpus)
     options = step.options
-    nodes = _step_nodes(options, job)
-    cpus = options.number("cpus-per-task") if "cpus-per-task" in options.given else job.cpus_per_task
-    gpu_kinds = [name for name in _GPU_OPTIONS if name in options.given]
-    return job._replace(
-        nodes=nodes,
-        ntasks_per_node=_step_tasks(options, job, header, nodes),
-        cpus_per_task=cpus,
-        gpus_per_node=_step_gpus(options, nodes) if gpu_kinds else job.gpus_per_node,
-    )
+    given = _with_tres({name: one.value for name, one in options.given.items()})
+    nodes = _step_nodes(options, job, header)
+    cpus = _number(given["cpus-per-task"]) if "cpus-per-task" in given else job.cpus_per_task
+    tasks = _step_tasks(options, job, header, nodes)
+    has_own = any(name in given for name in _GPU_OPTIONS)
+    gpus = _gpus_per_node(given, nodes, tasks)[0] if has_own else job.gpus_per_node
+    size = job._replace(nodes=nodes, ntasks_per_node=tasks, cpus_per_task=cpus, gpus_per_node=gpus)
+    return size._replace(visible_gpus=None if options.open else _visible_gpus(size, header, given))
 
 
-def _step_nodes(options: Options, job: Shape) -> int | None:
+_BINDING = ("gpu-bind", "gpus-per-task", "ntasks-per-gpu", "tres-bind", "gres-flags", "gpus-per-socket")
+"Options that hide GPUs of a node from some tasks."
+
+
+def _visible_gpus(step: Shape, header: Header, given: dict[str, str]) -> int | None:
+    """The GPUs that each task sees: all of its node, unless an option divides them."""
+    asked = _with_tres({d.name: d.value for d in header.directives if d.name in (*_BINDING, "tres-per-task")})
+    binding = {**asked, **given}
+    found = [name for name in _BINDING if name in binding]
+    if not found:
+        return step.gpus_per_node
+    if (step.ntasks_per_node or 1) < 2:
+        return None  # a single task may see all of them
+    if found == ["gpus-per-task"]:
+        return _gpu_count(binding["gpus-per-task"])[0]
+    return 1 if found == ["ntasks-per-gpu"] else None
+
+
+def _step_nodes(options: Options, job: Shape, header: Header) -> int | None:
     if options.open or "het-group" in options.given:
         return None
     if "nodes" in options.given:
-        return options.number("nodes")
+        # srun reduces the nodes to the tasks, which SLURM_NTASKS counts, too.
+        tasks = options.number("ntasks") or (job.ntasks if header.last("ntasks") else None)
+        nodes = options.number("nodes")
+        return min(filter(None, (nodes, tasks, job.nodes))) if nodes else None
     if {"nodelist", "relative", "exclude"} & options.given.keys():
         return None
     if options.number("ntasks") == 1:
@@ -153,6 +189,9 @@ def _step_tasks(options: Options, job: Shape, header: Header, nodes: int | None)
     each = next((options.number(name) for name in _TASKS if name in options.given), None)
     if options.open or any(name in options.given for name in _UNSURE_TASKS):
         return None
+    by_gpu = any(header.last(name) or name in options.given for name in ("ntasks-per-gpu", "gpus-per-task"))
+    if by_gpu and any(name in options.given for name in ("ntasks", *_TASKS, "ntasks-per-gpu")):
+        return None  # srun combines them with the variables of the header in a way that differs by release
     if "ntasks" in options.given:
         total = options.number("ntasks")
         return total // nodes if total and nodes and not total % nodes else None
@@ -161,10 +200,6 @@ def _step_tasks(options: Options, job: Shape, header: Header, nodes: int | None)
     # srun also reads SLURM_NTASKS, which is set when the header counts tasks.
     counts_tasks = any(header.last(name) for name in ("ntasks", *_TASKS))
     return each if not counts_tasks or each == job.ntasks_per_node else None
-
-
-def _step_gpus(options: Options, nodes: int | None) -> int | None:
-    return _gpus_per_node({name: given.value for name, given in options.given.items()}, nodes, None)[0]
 
 
 def slurm_variables(header: Header, job: Shape) -> dict[str, Value]:

@@ -181,15 +181,18 @@ def read_shell(
     walker = _Walker(text, base, budget)
     walker.expander.variables.update(known)
     walker.settings = set(settings)
-    walker.visit(parse(text, budget))
+    root = parse(text, budget)
+    walker.visit(root)
     walker.visit_uncalled()
     return Shell(
         tuple(walker.commands),
         tuple(walker.assignments),
         tuple(walker.comments),
         walker.sourced,
+        tuple(walker.outside),
         tuple(walker.array_copies),
         tuple(walker.cuts),
+        root.has_error,
     )
 
 
@@ -201,6 +204,7 @@ class _Walker(Variables):
         self.aliases: dict[str, str] = {}
         self.called: set[str] = set()
         self.commands: list[Command] = []
+        self.outside: list[Command] = []
         self.comments: list[Span] = []
         self.cuts: list[Cut] = []
         self.sourced = False
@@ -250,11 +254,19 @@ class _Walker(Variables):
         after = self.expander.variables
         self.budget.spend(len(after) // 4)
         for name in {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}:
-            after[name] = UNKNOWN
+            after[name] = _either(before.get(name), after.get(name))
         if self.exported is not exported:
             self.budget.spend(len(exported))
             changed = {name for name in exported if exported[name] != self.exported.get(name)}
             self.exported = self.exported | dict.fromkeys(changed, UNKNOWN)
+
+    def _outside(self, *nodes: Node) -> None:
+        """Visit nodes that a job never reaches: nothing that they run or set counts."""
+        ranges, kept = dict(self.expander.ranges), (len(self.commands), len(self.assignments))
+        self._in_subshell("outside", *nodes)
+        self.outside += self.commands[kept[0] :]
+        del self.commands[kept[0] :], self.assignments[kept[1] :]
+        self.expander.ranges = ranges
 
     def visit_output(self, node: Node) -> None:
         """Visit a command substitution, which runs in a subshell."""
@@ -270,13 +282,22 @@ class _Walker(Variables):
     def _visit_if(self, node: Node) -> None:
         condition = " ".join(self.raw(child) for child in node.children_by_field_name("condition"))
         conditions = {child.id for child in node.children_by_field_name("condition")}
+        is_true = in_a_job(condition)
         for child in node.named_children:
+            is_other = child.type in ("else_clause", "elif_clause")
+            nodes = child.named_children if is_other else [child]
             if child.id in conditions:
                 self._in("test", child)
-            elif child.type in ("else_clause", "elif_clause"):
-                self._maybe("else", *child.named_children, condition=f"not {condition}")
+            elif is_true is is_other:
+                self._outside(*nodes)
+            elif is_true is None or child.type == "elif_clause":
+                self._maybe(
+                    "else" if is_other else "if",
+                    *nodes,
+                    condition=f"not {condition}" if is_other else condition,
+                )
             else:
-                self._maybe("if", child, condition=condition)
+                self._in("then", *nodes, condition=condition)
 
     def _visit_loop(self, node: Node) -> None:
         for name in _assigned(node, self.budget):
@@ -305,7 +326,10 @@ class _Walker(Variables):
         left, right = node.named_children[0], node.named_children[-1]
         operator = "or" if any(child.type == "||" for child in node.children) else "and"
         self._in(f"before {operator}", left)
-        self._maybe(operator, right, condition=self.raw(left))
+        if in_a_job(self.raw(left)) is (operator == "or"):
+            self._outside(right)
+        else:
+            self._maybe(operator, right, condition=self.raw(left))
 
     def _visit_pipeline(self, node: Node) -> None:
         parts = [child for child in node.named_children if child.type != "comment"]
@@ -409,6 +433,50 @@ class _Walker(Variables):
             variables[str(index)] = arguments[index - 1] if known else UNKNOWN
         self._in("function", self.functions[name])
         self.expander.variables.update(kept)
+
+
+_ALWAYS_SET = r"SLURM_(?:JOB_?ID|(?:JOB_)?NODELIST|NNODES|JOB_NUM_NODES|JOB_NAME|SUBMIT_DIR|CLUSTER_NAME)"
+"Variables that Slurm sets in each job."
+_SET = rf'"?\$(?:{_ALWAYS_SET}|\{{{_ALWAYS_SET}(?::?[-+]\w*)?\}})"?'
+_IN_A_JOB = re.compile(
+    rf"(?P<no>! )?(?:\[\[?|test) (?P<not>! )?"
+    rf"(?:-n {_SET}|-v {_ALWAYS_SET}|{_SET}(?: (?P<unequal>!=|=|==) (?:\"\"|''))?|(?P<empty>-z) {_SET})"
+    r"(?: \]\]?)?"
+)
+
+
+def in_a_job(condition: str) -> bool | None:
+    """Whether a condition holds in each job, as `[ -n "$SLURM_JOB_ID" ]` does; None if that is not known."""
+    found = _IN_A_JOB.fullmatch(" ".join(condition.rstrip("; \n").split())) if "SLURM" in condition else None
+    if found is None:
+        return None
+    is_empty = bool(found["empty"]) or found["unequal"] in ("=", "==")
+    return is_empty == bool(found["no"]) ^ bool(found["not"])
+
+
+def _either(before: Value | None, after: Value | None) -> Value:
+    """The value of a variable that a branch may have changed: its first words, if the branch adds to them."""
+    if isinstance(before, tuple):
+        if not isinstance(after, tuple) or after[: len(before)] != before:
+            return (UNKNOWN,)
+        return after if _keeps_size(" ".join(after[len(before) :])) else (*before, UNKNOWN)
+    if isinstance(before, str) and isinstance(after, str) and before.strip() and after.startswith(before):
+        rest = after.removeprefix(before)
+        if rest[:1].isspace() or before[-1].isspace():
+            return after if _keeps_size(rest) else f"{before.rstrip()} {UNKNOWN}"
+    return UNKNOWN
+
+
+_SIZES = re.compile(
+    r"(?:^|\s)(?:-[a-zA-Z](?!\S*-)|\x01|--?\S*(?:nod|task|proc|gpu|gres|cpu|mem|host|addr|port|rdzv|standalone|exact"
+    r"|excl|overlap|devices|machine|config|world|tres))"
+)
+"A word that may change how many ranks start, on what, or where they meet."
+
+
+def _keeps_size(words: str) -> bool:
+    """Whether a launch has the same size with these further words and without."""
+    return not _SIZES.search(words)
 
 
 def _common(values: list[str]) -> str:

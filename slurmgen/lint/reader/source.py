@@ -9,6 +9,9 @@ UNKNOWN = "\x01"
 
 
 _FOREIGN = re.compile(r"[^\t\n\r\x20-\x7e]")
+BYTE_ORDER_MARK = "\ufeff"
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff", "#\0", "\0#")
+"How UTF-16 begins when it is decoded as UTF-8, with its byte order mark and without."
 
 
 class Span(NamedTuple):
@@ -30,7 +33,9 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.plain = _FOREIGN.sub("_", text)
+        self.is_utf16 = text.startswith(_UTF_16)
+        "Of such a text nothing is read: `plain` is empty."
+        self.plain = "" if self.is_utf16 else _FOREIGN.sub("_", re.sub(f"^{BYTE_ORDER_MARK}", " ", text))
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def position(self, offset: int) -> Position:

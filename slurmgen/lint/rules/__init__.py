@@ -10,6 +10,9 @@ from slurmgen.lint.finding import Rule
 TOO_LARGE = "SG801"
 "The rule that reports that a script is not checked in full."
 
+OTHER_SCHEDULER = "SG119"
+"The only rule that applies to a script for another scheduler."
+
 
 @cache
 def all_rules() -> dict[str, Rule]:

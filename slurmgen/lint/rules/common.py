@@ -218,13 +218,26 @@ def loads_module(script: Script, part: str) -> bool:
     return any(part in word.lower() for words in loads for word in words[1:])
 
 
+_AMD_PARTITIONS = ("small-g", "standard-g", "dev-g")
+
+
+def is_amd(script: Script) -> bool:
+    """Whether the job uses AMD GPUs: it loads ROCm, or runs in a GPU partition of LUMI."""
+    return loads_module(script, "rocm") or script.header.value("partition") in _AMD_PARTITIONS
+
+
 def is_literal(script: Script, word: Word) -> bool:
     """Whether a word appears in the script as written, so that an edit can change it."""
     return not word.spliced and script.source.plain[slice(*word.span)] == word.raw
 
 
 def replace_assigned(script: Script, found: Assignment, text: str) -> tuple[Edit, ...]:
-    """Replace the value of an assignment, if the value appears in the script as written."""
+    """Replace the value of an assignment, if the value appears in the script as written.
+
+    Not in a loop, which may need another value each time.
+    """
+    if "loop" in found.place:
+        return ()
     span = Span(found.span.end - len(found.raw), found.span.end)
     is_written = bool(found.raw) and script.source.plain[slice(*span)] == found.raw
     return (Edit(span, text),) if is_written else ()

@@ -2,9 +2,8 @@
 
 ## What it checks
 Checks for a log in a directory that the script itself creates, unless it exists already, or with the job ID
-in its name. If the script is a file, also checks for a log in a relative directory that exists neither in
-the current directory nor next to the script. A script that submits itself with `sbatch "$0"` after its
-`mkdir` is not reported.
+in its name. A script that submits itself with `sbatch "$0"` after its `mkdir` is not reported. SG116 reports
+other directories that do not exist here.
 
 ## Why it matters
 Slurm opens the log before it runs the script. If the directory is missing, the job fails immediately with
@@ -33,6 +32,7 @@ from shlex import quote
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Command, Script
+from slurmgen.lint.reader.header import Directive
 
 CODE = "SG112"
 SEVERITY = "warning"
@@ -41,7 +41,7 @@ SUMMARY = "the directory of the log may not exist when the job starts"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the directory with those that the script creates and those on disk."""
-    if any(_submits_itself(command) for command in script.commands):
+    if any(_submits_itself(command) for command in (*script.commands, *script.shell.outside)):
         return
     created = {
         _normalized(text)
@@ -50,42 +50,34 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         for word in command.words[1:]
         for text in (word.text, word.raw.replace('"', "").replace("{", "").replace("}", ""))
     }
-    for name in ("output", "error"):
-        directive = script.header.last(name)
-        directory = directive.value.rpartition("/")[0] if directive else ""
-        if directive is None or not directory or "$" in directory or directory == "/dev":
-            continue
+    for directive, directory in log_directories(script):
         if re.search(r"%\d*[AajJ]", directory):
             yield Finding(
                 directive.value_span,
                 f"the directory {directory!r} has the ID of the job in its name, so it does not exist before",
                 "write the ID into the name of the file, not of its directory",
             )
-        elif _normalized(directory.replace("%u", "$USER")) in created and not _exists(script, directory):
+        elif _normalized(directory.replace("%u", "$USER")) in created and not exists(script, directory):
             yield Finding(
                 directive.value_span,
                 f"Slurm opens the log before the script creates {directory!r}",
                 f"run `mkdir -p {quote(directory)}` before `sbatch`, or log to the current directory",
             )
-        elif _is_missing(script, directory):
-            yield Finding(
-                directive.value_span,
-                f"the directory {directory!r} does not exist here",
-                f"run `mkdir -p {quote(directory)}` before `sbatch`",
-            )
+
+
+def log_directories(script: Script) -> Iterator[tuple[Directive, str]]:
+    """The directories of the logs of the job."""
+    for directive in filter(None, map(script.header.last, ("output", "error"))):
+        directory = directive.value.rpartition("/")[0]
+        if directory and "$" not in directory and directory != "/dev":
+            yield directive, directory
 
 
 def _normalized(directory: str) -> str:
     return directory.rstrip("/").removeprefix("./")
 
 
-def _is_missing(script: Script, directory: str) -> bool:
-    if script.path is None or directory.startswith("/") or "%" in directory or script.header.last("chdir"):
-        return False
-    return not _exists(script, directory)
-
-
-def _exists(script: Script, directory: str) -> bool:
+def exists(script: Script, directory: str) -> bool:
     """Whether a relative directory exists in the current directory or next to the script."""
     if script.path is None or directory.startswith("/"):
         return False

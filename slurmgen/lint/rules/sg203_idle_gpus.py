@@ -24,12 +24,14 @@ If the remaining GPUs are used by another program, or hold data.
 https://docs.pytorch.org/docs/stable/elastic/run.html
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import (
     FRAMEWORKS,
+    in_force,
     procs_of,
     rank_launchers,
     runs_a_shell_script,
@@ -53,6 +55,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         gpus = shape.gpus_per_node
         wanted = FRAMEWORKS[launch.kind].procs_per_task(gpus or 1)
         alone = shape.ntasks_per_node == 1 and not {"background", "loop"} & set(launch.command.place)
+        alone = alone and not _is_difference(script, launch)
         if gpus and procs and procs < wanted and alone and _sees_no_other(launch):
             ranks = counted(procs, "rank")
             yield Finding(
@@ -60,6 +63,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 f"{launch.kind} starts {ranks} on a node with {gpus} GPUs: {gpus - procs} idle",
                 f"start {wanted} ranks per node, or request fewer GPUs",
             )
+
+
+def _is_difference(script: Script, launch: Launch) -> bool:
+    """Whether the number of ranks is computed as a difference, which keeps GPUs for another program."""
+    given = launch.options.given.get("num-processes") or launch.options.given.get("nproc-per-node")
+    found = in_force(script, launch, set(given.word.names)) if given else ()
+    return bool(given and " - " in given.word.raw) or any(re.search(r"\d\s*-\s*\d", f.raw) for f in found)
 
 
 def _sees_no_other(launch: Launch) -> bool:

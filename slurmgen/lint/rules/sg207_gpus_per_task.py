@@ -1,8 +1,10 @@
 """`--gpus-per-task` hides the GPUs of a node from the other tasks.
 
 ## What it checks
-Checks for `--gpus-per-task` in the header or on srun, with several tasks per node and without
-`--gpu-bind=none` or `--gres-flags=allow-task-sharing`.
+Checks for `--gpus-per-task`, or `--ntasks-per-gpu` or `--tres-per-task` with GPUs, in the header or on srun,
+with several tasks per node and without
+`--gpu-bind=none` or `--gres-flags=allow-task-sharing`. Jobs for AMD GPUs are not reported: their centers
+recommend one GPU for each task.
 
 ## Why it matters
 Each rank sees only its own GPU. NCCL cannot access the others directly, and falls back to a slower transport
@@ -27,14 +29,20 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
+from slurmgen.lint.rules.common import is_amd
 
 CODE = "SG207"
-SEVERITY = "error"
+SEVERITY = "warning"
 SUMMARY = "--gpus-per-task hides the GPUs of a node from the other tasks"
+
+
+_OPTIONS = ("gpus-per-task", "ntasks-per-gpu", "tres-per-task")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check each launch with several tasks per node."""
+    if is_amd(script):
+        return
     seen = set()
     for launch in script.launches:
         tasks = script.step(launch).ntasks_per_node
@@ -51,8 +59,10 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 def _place(script: Script, launch: Launch) -> Span | None:
     if launch.step is None:
         return None
-    given = launch.step.options.given.get("gpus-per-task")
-    directive = script.header.last("gpus-per-task")
+    given = next(filter(None, map(launch.step.options.given.get, _OPTIONS)), None)
+    directive = next(filter(None, map(script.header.last, _OPTIONS)), None)
+    if script.step(launch).visible_gpus is None:
+        return None
     return given.word.span if given else directive.span if directive else None
 
 

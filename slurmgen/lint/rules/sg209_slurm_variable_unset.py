@@ -66,11 +66,14 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     header = script.header
     if not header.directives or header.components > 1:
         return
+    has_gpus = script.job.has_gpus or any(header.last(name) for name in ("nodes", "ntasks"))
     uses = sorted(_uses(script))
     for name, options in SET_BY.items():
         first = next((span for span, used, raw in uses if used == name and _is_plain(name, raw)), None)
         if first is None or script.sets(name):
             continue
+        if "GPU" in name and not has_gpus:
+            continue  # the size of the job comes from the command line
         if not any(header.last(option) for option in options):
             yield Finding(
                 first,

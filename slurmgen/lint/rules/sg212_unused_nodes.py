@@ -16,7 +16,8 @@ The batch script runs on the first node. The other nodes are idle but are charge
     srun python train.py
 
 ## When to ignore
-If the Python program itself starts srun, mpirun or ssh.
+If the Python program itself starts srun, mpirun or ssh. A command whose name is not known, such as
+`$LAUNCH`, silences this rule.
 
 ## Reference
 https://slurm.schedmd.com/srun.html
@@ -30,7 +31,7 @@ from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES, program_name
 from slurmgen.lint.rules.common import runs_a_shell_script, words_of
 
 CODE = "SG212"
-SEVERITY = "error"
+SEVERITY = "warning"
 SUMMARY = "Python runs on the first of several nodes only"
 
 _DISTRIBUTES = (
@@ -62,6 +63,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     nodes = script.job.nodes
     if not nodes or nodes < 2 or script.shell.sourced or not script.launches:
         return
+    if any(not command.name for command in script.commands):
+        return  # such a command may be srun
     words = words_of(script)
     used = {
         program_name(word.text)

@@ -2,7 +2,8 @@
 
 ## What it checks
 Checks for a port whose possible values overlap 32768-60999: a number, also in an
-argument such as `--dist-url tcp://HOST:40000`, or one that is computed or random.
+argument such as `--dist-url tcp://HOST:40000`, or one that is computed or random. A loop that tries ports
+until one is free is not reported.
 
 ## Why it matters
 Linux assigns these ports to programs that open outgoing connections. If one is in use when the ranks start,
@@ -57,6 +58,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     }
     values = port_values(script)
     for found in used:
+        if _is_probed(script, found):
+            continue
         low, high = _bounds(found)
         if low <= _LAST and high >= _FIRST:
             better = job_port(found, values)
@@ -79,6 +82,14 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                     f"the port is {port}; the ephemeral ports are {_FIRST}-{_LAST}",
                     f"use a port below {_FIRST}: `{JOB_PORT}`",
                 )
+
+
+def _is_probed(script: Script, found: Assignment) -> bool:
+    """Whether a loop draws the port until one is free: another command of the loop uses it."""
+    return "loop" in found.place and any(
+        "loop" in command.place and any(found.name in word.names for word in command.words)
+        for command in script.commands
+    )
 
 
 def _names(script: Script, launch: Launch) -> set[str]:

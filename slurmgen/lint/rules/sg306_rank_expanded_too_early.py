@@ -3,8 +3,8 @@
 ## What it checks
 Checks for `$SLURM_NODEID`, `$SLURM_PROCID` and `$SLURM_LOCALID` that the batch script expands for a step with
 several tasks: on the srun line outside single quotes, or in a variable that is set before and used by the
-step. A `--node-rank` that torchrun ignores, because its rendezvous is dynamic, is not reported, nor a rank in
-a path, nor an exported `RANK` or `LOCAL_RANK` that the launcher sets itself.
+step. A `--node-rank` that the launcher ignores, because its rendezvous is dynamic, is not reported, nor a
+rank in a path, nor an exported `RANK` or `LOCAL_RANK` that the launcher sets itself.
 
 ## Why it matters
 In the batch script these variables are always 0. Every node or task gets rank 0, and all of them wait for
@@ -55,11 +55,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 yield _finding(word.span, early[0])
         for found in script.shell.assignments:
             early = sorted(found.names & several)
-            if (
-                early
-                and found.span not in seen
-                and _is_used(found, _exported(launch) | _names(launch.command.words))
-            ):
+            if early and found.span not in seen and _is_used(found, _exported(launch) | _names(launch)):
                 seen.add(found.span)
                 yield _finding(found.span, early[0])
 
@@ -77,21 +73,22 @@ def _several(shape: Shape) -> set[str]:
     return {name for name, count in _COUNTS.items() if (count(shape) or 0) > 1}
 
 
-_NODE_RANK = re.compile(r"--node[-_]rank[= ]\S*")
+_NODE_RANK = re.compile(r"--(?:node|machine)[-_]rank[= ]\S*")
 
 
 def _matters(launch: Launch, word: Word, name: str) -> bool:
     """Whether a word uses the variable for more than a `--node-rank` that torchrun ignores."""
     if launch.options.text("rdzv-backend") in (None, "static"):
         return True
-    node_rank = launch.options.given.get("node-rank")
+    node_rank = launch.options.given.get("node-rank") or launch.options.given.get("machine-rank")
     if node_rank and node_rank.word == word and not word.raw.startswith("-"):
         return False
     return bool(re.search(rf"(?<!\\)\$\{{?{name}\b", _NODE_RANK.sub("", word.raw)))
 
 
-def _names(words: tuple[Word, ...]) -> set[str]:
-    return {name for word in words for name in word.names}
+def _names(launch: Launch) -> set[str]:
+    """The variables in the words of a launch that matter."""
+    return {name for word in launch.command.words for name in word.names if _matters(launch, word, name)}
 
 
 def _is_used(found: Assignment, names: set[str]) -> bool:

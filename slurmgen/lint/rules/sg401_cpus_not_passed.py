@@ -42,8 +42,8 @@ _MAY_SET = re.compile(r"cpus|-c\b|-c\d|[@*]|`")
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check each srun that starts ranks."""
-    cpus = script.header.value("cpus-per-task")
-    if not cpus or cpus == "1":
+    cpus = script.job.cpus_per_task
+    if not cpus or cpus == 1:
         return
     for launch in steps(script, programs=True):
         step = launch.step

@@ -40,7 +40,7 @@ SUMMARY = "a GPU job has one CPU for each task"
 _FEW = 8
 "A job with more tasks on a node may use them as CPUs."
 
-_TASKS = ("ntasks-per-node", "ntasks")
+_TASKS = ("ntasks-per-node", "tasks-per-node", "ntasks")
 _CPUS = (
     "cpus-per-task cpus-per-gpu exclusive mincpus extra-node-info cores-per-socket sockets-per-node "
     "ntasks-per-core tres-per-task threads-per-core"

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import loads_module
+from slurmgen.lint.rules.common import is_amd, loads_module
 
 CODE = "SG503"
 SEVERITY = "error"
@@ -40,7 +40,6 @@ _FLAGS = {
     "apptainer": ("nv", "nvccli", "rocm"),
     "podman": ("gpu", "gpus", "device", "privileged", "runtime"),
 }
-_AMD_PARTITIONS = ("small-g", "standard-g", "dev-g")
 _GPU_VARIABLES = {
     f"{engine}_{flag}" for engine in ("APPTAINER", "SINGULARITY") for flag in ("NV", "ROCM", "NVCCLI")
 }
@@ -48,7 +47,7 @@ _GPU_VARIABLES = {
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the containers that launches run in."""
-    if not script.job.has_gpus or loads_module(script, "bindings") or _is_amd(script):
+    if not script.job.has_gpus or loads_module(script, "bindings") or is_amd(script):
         return
     for launch in script.launches:
         for layer in launch.layers:
@@ -63,10 +62,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                     f"{layer.word.text.rpartition('/')[2]} has no GPU option, so the container has no GPU",
                     f"add `--{flags[0]}`" + (" (AMD GPUs: `--rocm`)" if layer.kind == "apptainer" else ""),
                 )
-
-
-def _is_amd(script: Script) -> bool:
-    return loads_module(script, "rocm") or script.header.value("partition") in _AMD_PARTITIONS
 
 
 def _uses_rocm(launch: Launch) -> bool:

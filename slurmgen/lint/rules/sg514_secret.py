@@ -1,10 +1,10 @@
 """The script contains a key or a token.
 
 ## What it checks
-Checks for variables such as `WANDB_API_KEY`, `HF_TOKEN` or `OPENAI_API_KEY` with a literal value, for
-`wandb login KEY`, and in the whole script, comments included, for the forms of over 30 kinds of keys: those
-of GitHub, GitLab, Hugging Face, OpenAI, Anthropic, AWS, Google, Azure, Slack and other services, JSON web
-tokens, private keys, and passwords in URLs.
+Checks for variables such as `WANDB_API_KEY`, `HF_TOKEN` or `OPENAI_API_KEY` with a literal value, also as the
+default in `${NAME:-VALUE}`, for `wandb login KEY`, and in the whole script, comments included, for the forms
+of over 30 kinds of keys: those of GitHub, GitLab, Hugging Face, OpenAI, Anthropic, AWS, Google, Azure, Slack
+and other services, JSON web tokens, private keys, and passwords in URLs.
 
 ## Why it matters
 Slurm stores the script of a job, and administrators can read it. In a repository everybody who reads it has
@@ -34,6 +34,7 @@ CODE = "SG514"
 SEVERITY = "warning"
 SUMMARY = "the script contains a secret"
 
+_DEFAULT = re.compile(r"\$\{\w+:?[-=]['\"]?([^'\"{}$]+)['\"]?\}")
 _KEY = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])[A-Za-z0-9_-]{20,}")
 
 
@@ -50,7 +51,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 def _variables(script: Script) -> Iterator[tuple[Span, str]]:
     for found in script.shell.assignments:
-        if has_key(found.name, found.value) or (has_secret_name(found.name) and _is_key(found.value)):
+        default = _DEFAULT.fullmatch(found.raw.strip('"'))
+        value = default[1] if default else found.value
+        if has_key(found.name, value) or (has_secret_name(found.name) and _is_key(value)):
             yield found.span, found.name
 
 

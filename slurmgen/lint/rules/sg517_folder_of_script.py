@@ -40,15 +40,21 @@ _FOLDER = re.compile(
 )
 
 
+_DEFAULT = re.compile(r"\$\{SLURM_\w+:?-[^}]*$")
+"The default of a variable that Slurm sets, so that no job uses it."
+
+
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Report the first place, unless a condition on a variable of Slurm guards it."""
     if not script.header.directives or "Command=" in script.source.plain:
         return
     guarded = [c.span for c in script.commands if any("SLURM" in text for text in c.conditions)]
+    guarded += [command.span for command in script.shell.outside]
     for found in _FOLDER.finditer(script.source.plain, script.header.end):
         text = script.source.plain
         before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
         is_guarded = any(span.start <= found.start() < span.end for span in guarded)
+        is_guarded = is_guarded or bool(_DEFAULT.search(before))
         if "#" not in before and not is_guarded and not before.lstrip().startswith(("echo", "printf")):
             yield Finding(
                 Span(found.start(), found.end()),

@@ -1,9 +1,11 @@
 """A variable that the site requires is not set.
 
 ## What it checks
-With `--site`: checks that a script that starts Python or a launcher sets the environment variables of the
-site's profile for such a job: always, with several GPUs, with several nodes, or in a container. A script that
-sources a file, or loads a module whose name contains "nccl", is not reported: either may set them.
+With `--site`: checks that a script that starts Python or a launcher sets the environment variables that the
+site's profile requires of such a job: always, with several GPUs, with several nodes, or in a container. A
+script that sources a file, or loads a module whose name contains "nccl", is not reported: either may set
+them.
+SG911 reports the variables that the profile only recommends.
 
 ## Why it matters
 The profile gives the reason for each variable. For example, NCCL may hang between GPUs, or the network may
@@ -23,7 +25,7 @@ If the environment of the user or a module sets the variables.
 `slurmgen sites show NAME`
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
@@ -36,13 +38,23 @@ SUMMARY = "a variable that the site requires is not set"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Report all missing variables of the site's profile as one finding."""
-    if site is None or not script.launches or script.shell.sourced or loads_module(script, "nccl"):
+    """Report all missing variables that the profile requires as one finding."""
+    if site is not None:
+        yield from missing_variables(script, site, "requires", lambda name: name in site.env.required)
+
+
+def missing_variables(
+    script: Script, site: Site, verb: str, counts: Callable[[str], bool]
+) -> Iterator[Finding]:
+    """Report the missing variables of the site's profile that count."""
+    if not script.launches or script.shell.sourced or loads_module(script, "nccl"):
         return
     in_steps = (launch for launch in script.launches if launch.under("srun"))
     launch = next(in_steps, script.launches[0])
     missing = {
-        name: value for name, value in _needed(script, site, launch).items() if not _is_set(script, name)
+        name: value
+        for name, value in _needed(script, site, launch).items()
+        if counts(name) and not _is_set(script, name)
     }
     if missing:
         from slurmgen.slurm.shell import word  # takes 20 ms; not needed without a site
@@ -51,7 +63,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         exports = [f"export {name}={word(value)}" for name, value in missing.items()]
         yield Finding(
             launch.span,
-            f"{site.name} requires {', '.join(missing)}. {notes}".rstrip(". ") + ("." if notes else ""),
+            f"{site.name} {verb} {', '.join(missing)}. {notes}".rstrip(". ") + ("." if notes else ""),
             f"add `{'; '.join(exports)}` before this line",
             _before(script, launch, exports),
         )

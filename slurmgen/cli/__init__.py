@@ -64,6 +64,8 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the module of one command."""
+        if name == "help":
+            return _help
         if name not in COMMANDS:
             raise click.UsageError(f"No such command {name!r}. {did_you_mean(name, COMMANDS)}", ctx)
         command: click.Command = import_module(f"slurmgen.cli.{name}").command
@@ -75,6 +77,15 @@ class LazyGroup(Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+@click.command("help", hidden=True, add_help_option=False)
+@click.argument("names", metavar="COMMAND...", nargs=-1)
+@click.pass_context
+def _help(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Show the help of a command, as `slurmgen COMMAND --help`."""
+    assert ctx.parent  # noqa: S101
+    cli.main([*names, "--help"], prog_name=ctx.parent.info_name, standalone_mode=False)
 
 
 @click.group(

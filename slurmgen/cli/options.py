@@ -223,6 +223,8 @@ def _with_request(
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
+        for key in _PATHS:
+            params[key] = params[key] and in_project(params[key])
         request = with_sweep({key: params.pop(key) for key in _REQUEST_KEYS}, params.pop("sweep_limit"))
         options = JobOptions(
             request=Request(**given_fields(request), script_args=script_args),
@@ -234,6 +236,9 @@ def _with_request(
         call = option(call)
     with_argument: Callable[..., Any] = argument(call)
     return with_argument
+
+
+_PATHS = ("script", "launcher_config")
 
 
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]
@@ -686,6 +691,17 @@ def project_dir() -> Path:
     return find_project(Path.cwd())[0]
 
 
+def in_project(path: str) -> str:
+    """A path of the command line, which is relative to the current folder, relative to the project's folder.
+
+    A path that does not exist here stays as it is: it may be one of the project's folder or of the cluster.
+    """
+    here, folder = Path.cwd(), project_dir()
+    whole = Path(os.path.normpath(here / path))
+    is_here = here != folder and not path.startswith("/") and whole.exists() and whole.is_relative_to(folder)
+    return str(whole.relative_to(folder)) if is_here else path
+
+
 def site_route(options: dict[str, Any], site: str) -> "Route":
     """The route to a site; the terminal asks about a place that only the project names."""
     from slurmgen.remote.ssh.prompt import terminal_prompt
@@ -727,10 +743,10 @@ def max_size_option(default: str, help: str) -> Callable[[Callable[..., Any]], C
 
 
 def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    from slurmgen.slurm.units import megabytes
+    from slurmgen.slurm.units import kibibytes
 
     try:
-        return megabytes(value) << 20
+        return kibibytes(value) << 10
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
 
@@ -758,7 +774,8 @@ class Sending(Struct, frozen=True, kw_only=True):
         """What is sent of the project, and where to if no folder is named."""
         from slurmgen.submit.prepare import Upload  # slow to import
 
-        return Upload(self.remote_dir or default_folder, self.max_size, self.send)
+        send = tuple(map(in_project, self.send))
+        return Upload(self.remote_dir or default_folder, self.max_size, send)
 
     def on_good_nodes(self, job: JobSpec, via: str) -> JobSpec:
         """The job without the nodes that are remembered as bad, if it is not to use them."""

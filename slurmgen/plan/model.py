@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from slurmgen.containers import Call
 from slurmgen.errors import RequestError, did_you_mean
-from slurmgen.launchers import LAUNCHERS, Launcher, Layout
+from slurmgen.launchers import ALIASES, LAUNCHERS, Launcher, Layout
 from slurmgen.request.model import NONE, Parameters, Request
 from slurmgen.sites.model import Container, Rendezvous, Site
 from slurmgen.sites.nodes import Place, Settings
@@ -540,6 +540,7 @@ def find_launcher(request: Request, site: Site) -> Launcher:
         RequestError: the framework is unknown.
     """
     name = request.framework or (DEFAULT_FRAMEWORK if requested_gpus(request) else FRAMEWORK_WITHOUT_GPUS)
+    name = ALIASES.get(name.lower(), name)
     if name not in LAUNCHERS:
         raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS, "framework"))
     by_srun = name == "ddp" and site.launch.ddp == "srun" and request.rendezvous is None

@@ -274,7 +274,7 @@ def test_explain_names_the_file_that_a_value_comes_from(
     )
     plan = json.loads(slurmgen("explain", "a", "--env", "B=2", "--sbatch", "hold", "--json").stdout)
     wanted = {
-        "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml, so 2 of 4 GPUs on each"),
+        "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml, so 2 GPUs on each: 4 in all"),
         "cpus_per_task": ("slurmgen.toml", "3 CPUs per GPU (from slurmgen.toml) x 2 ranks per task"),
         "modules": ("derived", "the modules that the container's binds need, and those of the request"),
         "account": ("personal.toml", "from personal.toml"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from slurmgen.config.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
+from slurmgen.config.user import account_hint
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.files import read_inside
 from slurmgen.plan import Plan, resolve
@@ -72,15 +73,18 @@ def expected(
             path = folder / script_path(project, job, name)
             if path in plans:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
-            plans[path] = _plan(project, job, place(name))
+            plans[path] = _plan(job_request(project, job, name), place(name), job)
             for warning in missing_files(plans[path], folder) + missing_preflight(plans[path], folder):
                 warn(f"job {job} on {name}: {warning}")
     texts = render_all([*plans.values()], own_templates(folder, project), cache_dir)
     return dict(zip(plans, map(signed, texts), strict=True))
 
 
-def _plan(project: Project, job: str, site: Site) -> Plan:
-    return resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
+def _plan(request: Request, site: Site, job: str) -> Plan:
+    try:
+        return resolve(request, site, command_line(site.name, Request(), job))
+    except RequestError as error:
+        raise error.but(after=account_hint(error, request, site)) from None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from slurmgen.cli.options import shown, site_option, write_in_project
 from slurmgen.cli.output import Command, color_option, print_json, say, style_of, styled_diff
-from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project
+from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project, job_request
 from slurmgen.errors import RequestError
 from slurmgen.sites.profiles import load_site
 from slurmgen.text import counted, visible
@@ -80,7 +80,7 @@ def command(
 def _adopted(path: Path, site: "Site", project: Project, name: str | None) -> "Adopted":
     from slurmgen.adopt import adopt
 
-    return adopt(_text(path), str(path), site, project.defaults, name)
+    return adopt(_text(path), str(path), site, job_request(project, None, site.name), name)
 
 
 def _text(path: Path) -> str:

@@ -51,9 +51,11 @@ def command(folder: Path, format_: str, color: str, as_json: bool) -> int:
     """
     from slurmgen.checked_in import compare, expected, found
     from slurmgen.config.project import find_project, require_project, script_folder
+    from slurmgen.job_spec import check_names
 
     folder, project = find_project(folder)
     require_project(folder)
+    check_names(project, folder)
     wanted = expected(folder, project, cache_dir(), warn)
     findings = compare(wanted, found(script_folder(folder, project), wanted))
     click.echo(

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,20 +100,31 @@ def command(
         raise click.UsageError("--unsafe-fixes needs --fix or --diff.")
     from slurmgen.lint.settings import lint_settings
 
-    codes, place = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
-    linted = [_lint(name, place, codes) for name in files]
+    codes, named = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
+    place = cache(lambda name: named or _site_of(name))
+    linted = [_lint(name, place(name), codes) for name in files]
     if diff or fix:
-        changed = [(file, _fixed(file, place, codes, unsafe_fixes)) for file in linted]
+        changed = [(file, _fixed(file, place(file.name), codes, unsafe_fixes)) for file in linted]
         if diff:
             if not unsafe_fixes:
-                _hint_at_unsafe_fixes(sum(_count_unsafe(file, place, codes) for file in linted))
+                _hint_at_unsafe_fixes(sum(_count_unsafe(file, place(file.name), codes) for file in linted))
             return _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
-        linted = [_write(file, changes, place, codes) for file, changes in changed]
+        linted = [_write(file, changes, place(file.name), codes) for file, changes in changed]
     from slurmgen.lint.reports import report
 
     form = "json" if as_json else format_
     click.echo(report(form, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
     return int(any(file.reports for file in linted))
+
+
+def _site_of(name: str) -> "Site | None":
+    """The site that `submit` sends a script to, if its name or slurmgen.toml says."""
+    from slurmgen.config.project import find_project, site_of_script
+    from slurmgen.sites.profiles import load_site
+
+    folder, project = find_project(Path.cwd())
+    site = site_of_script(Path(name), project, folder)
+    return load_site(site, folder) if site else None
 
 
 def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":

@@ -14,9 +14,9 @@ import click
 from click.core import ParameterSource
 from msgspec import Struct
 
-from slurmgen.cli.output import Command, say
+from slurmgen.cli.output import Command, say, warn
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, find_project
-from slurmgen.errors import FILE_ONLY, ConfigError, RequestError, SlurmgenError
+from slurmgen.errors import FILE_ONLY, ConfigError, RequestError, SlurmgenError, closest, did_you_mean
 from slurmgen.files import OutsideFolder, cache_folder, make_private, refuse_links, write_inside
 from slurmgen.job_spec import JobOptions, JobSpec
 from slurmgen.request.model import OnBadNode, Precision, Rendezvous, Request
@@ -223,6 +223,7 @@ def _with_request(
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
+        _warn_of_unknown_sites()
         for key in _PATHS:
             params[key] = params[key] and in_project(params[key])
         request = with_sweep({key: params.pop(key) for key in _REQUEST_KEYS}, params.pop("sweep_limit"))
@@ -236,6 +237,18 @@ def _with_request(
         call = option(call)
     with_argument: Callable[..., Any] = argument(call)
     return with_argument
+
+
+def _warn_of_unknown_sites() -> None:
+    """Point out a table of personal.toml that has no effect, because the name of its site is misspelt."""
+    from slurmgen.config.user import FILE_NAME, personal_sites
+    from slurmgen.sites.profiles import profile_paths
+
+    with suppress(SlurmgenError):  # what reads the file for a site reports what is wrong with it
+        known = profile_paths(project_dir())
+        for name in personal_sites():
+            if name not in known and closest(name, known):  # other projects may have sites of their own
+                warn(f"{FILE_NAME}: there is no site {name!r}. {did_you_mean(name, known)}")
 
 
 _PATHS = ("script", "launcher_config")

@@ -148,11 +148,11 @@ Origin = Callable[[str], Reason]
 
 
 def origin_of(files: Mapping[str, str]) -> Origin:
-    """The origin of each field: its file in `files`, else the command line."""
+    """The origin of each field: its file in `files`, maybe with a table, else the command line."""
 
     def origin(field: str) -> Reason:
         return (
-            Reason(files[field], f"from {files[field]}")
+            Reason(files[field].partition(" ")[0], f"from {files[field]}")
             if field in files
             else Reason(REQUEST, "as requested")
         )

@@ -24,7 +24,6 @@ SECTIONS = {
         "check": "Check that the scripts in the project match slurmgen.toml.",
         "lint": "Find mistakes in batch scripts.",
         "adopt": "Put the jobs of hand-written batch scripts into slurmgen.toml.",
-        "lsp": "Run the linter as a language server on stdin and stdout.",
         "web": "Serve the page with generator, linter, sites and jobs on this machine.",
     },
     "Jobs": {
@@ -36,6 +35,8 @@ SECTIONS = {
         "top": "Watch the jobs that have not ended, or the GPUs of one job.",
         "logs": "Show the log of a job, or follow it until the job ends.",
         "shell": "Open a shell in a running job, in its container and environment.",
+        "ssh": "Open a shell on the login node, in the folder of a job.",
+        "path": "Print the folder of a job on the cluster.",
         "port": "Forward a local port to a program in a running job, such as TensorBoard.",
         "wait": "Wait until jobs have ended, and exit with their exit code.",
         "cancel": "Cancel jobs, and show their state.",
@@ -52,7 +53,9 @@ SECTIONS = {
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },
 }
-COMMANDS = {name: text for section in SECTIONS.values() for name, text in section.items()}
+HIDDEN = {"lsp": "Run the linter as a language server on stdin and stdout."}
+"Commands that only programs call."
+COMMANDS = {name: text for section in (*SECTIONS.values(), HIDDEN) for name, text in section.items()}
 
 
 class LazyGroup(Group):

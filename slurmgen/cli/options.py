@@ -302,7 +302,12 @@ _VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
 
 class JobCommand(Command):
-    """A command whose words after `--` belong to the training script."""
+    """A command with the options of a request, whose words after `--` belong to the training script."""
+
+    first_page = frozenset(
+        "framework script gpus nodes mem time account partition container python_env env site sites "
+        "dry_run follow after output write all_jobs present_files as_proposed failed help help_all".split()
+    )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the words after the first `--` aside."""

@@ -90,10 +90,22 @@ def test_every_name_in_the_table_of_groups_is_an_option() -> None:
     assert {name for names in GROUPS.values() for name in names.split()} <= known
 
 
+@pytest.mark.parametrize("name", ["submit", "render", "run", "resubmit", "where", "doctor", "explain"])
+def test_the_first_page_has_examples_and_the_options_of_a_first_day(name: str, slurmgen: Run) -> None:
+    first, whole = slurmgen(name, "--help").stdout, slurmgen(name, "--help-all").stdout
+    assert first.index("Examples:") < first.index("--gpus N")
+    assert len(re.findall(r"^  -", first, re.MULTILINE)) <= 19
+    assert "--rendezvous" not in first
+    assert f"slurmgen {name} --help-all` shows all options" in first
+    shown = {word for word in whole.split() if word.startswith("--")}
+    assert all(option.opts[-1] in whole for option in options(ALL[f"slurmgen {name}"]))
+    assert {word for word in first.split() if word.startswith("--")} <= shown | {"--help-all`"}
+
+
 def test_options_are_in_groups_after_those_of_the_command(slurmgen: Run) -> None:
     headings = [
         line
-        for line in slurmgen("submit", "--help").stdout.splitlines()
+        for line in slurmgen("submit", "--help-all").stdout.splitlines()
         if line[:1].strip() and line[-1:] == ":"
     ]
     assert headings == [

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from slurmgen.ledger.ledger import Ledger
 from tests.conftest import Run
-from tests.scenarios.test_hostile_replies import JOB, Machine
+from tests.scenarios.test_hostile_replies import JOB, WAY, Machine
 
 ACCEPTS = 'n=$(cat ~/count 2>/dev/null || echo 10); echo $((n + 1)) | tee ~/count; echo "$@" >>~/calls'
 DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
@@ -229,3 +230,16 @@ def test_a_terminal_shows_how_much_is_sent_and_a_file_does_not(machine: Machine)
     assert max(map(float, amounts)) <= 195.4
     assert b"submitted job 11" in shown
     assert "sending" not in machine.submit()[2]
+
+
+def test_the_folder_of_a_job_is_printed_and_opened(machine: Machine) -> None:
+    machine.submit()
+    (entry,) = Ledger().all()
+    assert machine.slurmgen("path", "last")[:2] == (0, f"{entry.folder}\n")
+    environ = {**machine.environ, "SHELL": "/bin/sh"}
+    shell = machine.run("ssh", "last", cwd=machine.project, env=environ, input="pwd -P\nexit 4\n")
+    assert (shell.returncode, shell.stdout) == (4, f"{os.path.realpath(entry.folder)}\n")
+    Ledger().add(structs.replace(entry, id="77", key="k", via="ssh", host="me@far"))
+    assert machine.slurmgen("path", "77")[1] == f"me@far:{entry.folder}\n"
+    unknown = machine.slurmgen("path", "99", *WAY)
+    assert (unknown[0], "the folder of job 99 is not known" in unknown[2]) == (2, True)

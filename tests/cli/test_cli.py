@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.cli import COMMANDS
+from slurmgen.errors import RequestError
+from slurmgen.live.session import LOOPBACK, Forwarding
 from tests.conftest import Run
 
 
@@ -209,3 +212,10 @@ def test_a_path_is_relative_to_the_current_folder(
         (tmp_path / name).write_text("")
     result = slurmgen("render", "--script", typed, cwd=tmp_path / "sub")
     assert (f"\n  {found}\n" in result.stdout, result.stderr) == (True, "")
+
+
+def test_the_hint_for_a_port_in_use_has_the_order_of_the_command() -> None:
+    with socket.create_server((LOOPBACK, 0)) as used:
+        port = used.getsockname()[1]
+        with pytest.raises(RequestError, match="16006:6006, or 0:6006 for any"):
+            Forwarding(port, pytest.fail, pytest.fail)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from slurmgen.config.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
+from slurmgen.config.user import account_hint
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.files import read_inside
 from slurmgen.plan import Plan, resolve
@@ -79,7 +80,10 @@ def expected(
 
 def _plan(project: Project, job: str, site: Site, folder: Path) -> Plan:
     request, _ = with_framework(job_request(project, job, site.name), folder)
-    return resolve(request, site, command_line(site.name, Request(), job))
+    try:
+        return resolve(request, site, command_line(site.name, Request(), job))
+    except RequestError as error:
+        raise error.but(after=account_hint(error, request, site)) from None
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A job as the user describes it: a request, and how to submit it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,21 @@ from slurmgen.config.project import (
     depends_on,
     find_project,
     job_request,
+    layers,
     own_templates,
     with_file,
 )
 from slurmgen.config.user import Personal, fill, load_personal
-from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean, fields_in
+from slurmgen.errors import (
+    ConfigError,
+    Hint,
+    RequestError,
+    UnknownJob,
+    did_you_mean,
+    fields_in,
+    offered,
+    option,
+)
 from slurmgen.files import is_file, is_there
 from slurmgen.program.files import begins_command, names_file, path_in_project, program_file
 from slurmgen.request.model import NONE, Request, check_form, merge
@@ -120,20 +130,31 @@ def command_again(site: str, options: JobOptions, request: Request) -> str:
     return command_line(site, asked, options.job, replace_args=options.replace_args)
 
 
-def files_of(request: Request, merged: Request, overrides: Request) -> dict[str, str]:
-    """The file that each field, variable and sbatch option comes from, if it is not an option."""
+def files_of(
+    request: Request, merged: Request, overrides: Request, layers: Sequence[tuple[str, Request]]
+) -> dict[str, str]:
+    """The file and table that each field, variable and sbatch option comes from, if it is not an option."""
     files: dict[str, str] = {}
     for key in Request.__struct_fields__:
         value, override = getattr(request, key), getattr(overrides, key)
         if isinstance(value, dict):
-            files |= {f"{key}.{name}": FILE_NAME for name in value.keys() - override.keys()}
+            inner = value.keys() - override.keys()
+            files |= {f"{key}.{name}": _table(layers, key, name) for name in inner}
         elif key == "secrets":  # a name of the caller counts as consent
-            files |= {f"{key}.{name}": FILE_NAME for name in value or () if name not in (override or ())}
+            inner = [name for name in value or () if name not in (override or ())]
+            files |= {f"{key}.{name}": _table(layers, key, name) for name in inner}
         elif value != getattr(merged, key):
             files[key] = user.FILE_NAME
         elif override is None and value is not None:
-            files[key] = FILE_NAME
+            files[key] = _table(layers, key)
     return files
+
+
+def _table(layers: Sequence[tuple[str, Request]], key: str, name: str = "") -> str:
+    """The file and the last table that sets a field, or one of its entries."""
+    values = ((table, getattr(request, key)) for table, request in reversed(layers))
+    tables = (table for table, value in values if (name in (value or ()) if name else value is not None))
+    return f"{FILE_NAME} {next(tables, '')}".rstrip()
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):
@@ -219,7 +240,7 @@ class JobSpec(Struct, frozen=True, kw_only=True):
             return plan
         except RequestError as error:
             named = (error.field, *fields_in(error.marked[0]))
-            field = next((one for one in named if self.files.get(one) == FILE_NAME), None)
+            field = next((one for one in named if self.files.get(one, "").startswith(FILE_NAME)), None)
             if field is None:
                 raise
             raise self._placed(error, field) from None
@@ -242,7 +263,7 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     def _placed(self, error: RequestError, field: str) -> RequestError:
         """An error about a value of slurmgen.toml, with its line and the table for the site's own value."""
         own = ["job", self.name or "", "site", self.site.name]
-        tables = [own, own[:2], ["defaults"]]
+        tables = [own, own[:2], ["defaults", *own[2:]], ["defaults"]]
         place = located(self.project_dir / FILE_NAME, *([*table, field] for table in tables))
         hint = f"[{'.'.join(map(toml_key, own))}] may have another `{field}` for this site."
         return error.but(f"{place}: ", f" {hint}" if self.name else "")
@@ -463,8 +484,10 @@ def _spec(
         written = merge(written, Request(container=NONE))  # without its engine and binds
     named = merged_request(written, options, project_dir)
     merged, program = with_framework(named)
+    found = layers(project, job, site.name)
+    _check_account(merged.account, own, site, project, found)
     request = fill(merged, own, site)
-    files = files_of(request, merged, options.overrides)
+    files = files_of(request, merged, options.overrides, found)
     if program and merged.framework != named.framework:
         files["framework"] = program.origin
     return JobSpec(
@@ -479,6 +502,28 @@ def _spec(
         command=header_command(options, site, job, written, merged),
         name=job,
         options=options,
+    )
+
+
+def _check_account(
+    account: str | None, own: Personal, site: Site, project: Project, found: Sequence[tuple[str, Request]]
+) -> None:
+    """Refuse an account of all sites if the user has another one for this site, not the project's.
+
+    Either could be the wrong one to charge.
+    """
+    tables = {table: one.account for table, one in found if one.account}
+    table = next(reversed(tables), "")
+    is_general = tables.get(table) == account and not table.endswith(f".site.{toml_key(site.name)}]")
+    if not (own.account and account and account != own.account and is_general) or site.name == project.site:
+        return
+    raise RequestError(
+        f"the account for {site.name} is ambiguous: {table} of {FILE_NAME} has {account!r} for every site, "
+        f"and {user.FILE_NAME} has {own.account!r} for {site.name}",
+        Hint(
+            f"Name one with {option('account')}, or write it into [defaults.site.{toml_key(site.name)}].",
+            offered("account", account, own.account),
+        ),
     )
 
 
@@ -515,10 +560,19 @@ def check_names(project: Project, project_dir: Path) -> None:
         ConfigError: it names the line.
     """
     known = profile_paths(project_dir)
-    for name, job in project.job.items():
-        for site in job.site.keys() - known.keys():
-            place = located(project_dir / FILE_NAME, ["job", name, "site", site])
-            raise ConfigError(
-                f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
-            )
+    for keys, site in _named_sites(project):
+        if site not in known:
+            place = located(project_dir / FILE_NAME, [*keys, site], keys)
+            key = ".".join(map(toml_key, keys))
+            raise ConfigError(f"{place}: {key}: there is no site {site!r}", did_you_mean(site, known))
     check_dependencies(project, project_dir)
+
+
+def _named_sites(project: Project) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each site that slurmgen.toml names, after the keys of the table or the list with it."""
+    yield from ((("site",), name) for name in filter(None, [project.site]))
+    yield from ((("sites",), name) for name in project.sites or ())
+    yield from ((("defaults", "site"), name) for name in project.defaults.site)
+    for job, entry in project.job.items():
+        yield from ((("job", job, "sites"), name) for name in entry.sites or ())
+        yield from ((("job", job, "site"), name) for name in entry.site)

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmgen.checked_in import MESSAGES, compare, expected, found
-from slurmgen.config.project import Job, Project
+from slurmgen.config.project import Defaults, Job, Project
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.request.model import Request
 from tests.config.test_project import PERSONAL
 from tests.conftest import REPOSITORY, Run
 
@@ -215,12 +214,12 @@ def test_annotations_name_the_file_and_are_escaped(project: Path, slurmgen: Run)
         ("[job.a]\n\n[job.b]\ngpus = -1", "slurmgen.toml:3: job b on generic: --gpus is -1."),
         (
             "[job.a]\n[job.a.site.dapc]",
-            "slurmgen.toml:2: job a on dapc: there is no site 'dapc'. Did you mean",
+            "slurmgen.toml:2: job.a.site: there is no site 'dapc'. Did you mean",
         ),
         ("sites = ['daic']\n[job.a]", "slurmgen.toml:2: job a on daic: daic needs an account. Add --account"),
         (
             "sites = ['c', 'b.c']\n[job.a]\n[job.'a.b']",
-            "slurmgen.toml:2: job a on c: there is no site 'c'.",
+            "slurmgen.toml:1: sites: there is no site 'c'.",
         ),
     ],
 )
@@ -278,7 +277,7 @@ jobs = st.builds(
 )
 projects = st.builds(
     Project,
-    defaults=st.just(Request(account="ewi-insy")),
+    defaults=st.just(Defaults(account="ewi-insy")),
     job=st.dictionaries(st.from_regex(r"[a-z]{1,4}", fullmatch=True), jobs, max_size=3),
 )
 

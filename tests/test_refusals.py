@@ -119,3 +119,29 @@ def _options_on_the_page(error: SlurmgenError, texts: dict[str, str]) -> set[str
         return set()
     shown = " ".join(worded(text, LABELS.__getitem__) for text in error.marked)
     return _OPTIONS & {word.strip(".,;:()`") for word in re.split("[ =]", shown)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"mem": "8"}, "--mem 8 is 8M, too little for a job with GPUs. Write --mem 8G for gigabytes."),
+        ({"mem": "99M"}, "--mem 99M is 99M, too little for a job with GPUs. Write a whole number with M,"),
+        ({"framework": "pytorhc"}, "unknown framework 'pytorhc'."),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(fields: dict[str, object], message: str) -> None:
+    assert str(_refusal("olivia", **fields)).startswith(message)
+
+
+@pytest.mark.parametrize(("gpus", "mem"), [(1, "0"), (1, "100M"), (0, "8")])
+def test_little_memory_is_accepted_where_it_can_be_meant(gpus: int, mem: str) -> None:
+    assert resolve(Request(gpus=gpus, mem=mem), load_site("generic")).memory.value in ("0", "100M", "8M")
+
+
+@pytest.mark.parametrize(
+    ("name", "launcher"),
+    [("torchrun", "ddp"), ("PyTorch", "ddp"), ("fsdp", "ddp"), ("hf", "hf-trainer"), ("pl", "lightning")],
+)
+def test_what_users_call_a_framework_is_understood(name: str, launcher: str) -> None:
+    plan = resolve(Request(framework=name, gpus=2, script="a.py"), load_site("generic"))
+    assert plan.framework == launcher

@@ -93,7 +93,11 @@ def from_body(script: Script) -> Body:
         return Body(software | _no_program(script), replaced, [*_unknown_program(script, rest)])
     lost += [Line(main.first, _shown(main), f"not expressed: {text}") for text in started.lost]
     if started.replaced:
-        replaced.append(Line(main.first, _shown(main), f"slurmgen writes {' '.join(started.replaced)}"))
+        replaced.append(
+            Line(
+                main.first, _shown(main), f"slurmgen sets these options itself: {' '.join(started.replaced)}"
+            )
+        )
     env = software.get("env", {}) | started.fields.get("env", {})
     lines = (*kept.pop("before", ()), *started.fields.get("before", ()))
     both = {key: value for key, value in {"env": env, "before": lines}.items() if value}

@@ -24,7 +24,6 @@ SECTIONS = {
         "check": "Check that the scripts in the project match slurmgen.toml.",
         "lint": "Find mistakes in batch scripts.",
         "adopt": "Put the jobs of hand-written batch scripts into slurmgen.toml.",
-        "lsp": "Run the linter as a language server on stdin and stdout.",
         "web": "Serve the page with generator, linter, sites and jobs on this machine.",
     },
     "Jobs": {
@@ -37,6 +36,8 @@ SECTIONS = {
         "diagnose": "Find what broke in the logs of any job, whatever program wrote them.",
         "logs": "Show the log of a job, or follow it until the job ends.",
         "shell": "Open a shell in a running job, in its container and environment.",
+        "ssh": "Open a shell on the login node, in the folder of a job.",
+        "path": "Print the folder of a job on the cluster.",
         "port": "Forward a local port to a program in a running job, such as TensorBoard.",
         "wait": "Wait until jobs have ended, and exit with their exit code.",
         "cancel": "Cancel jobs, and show their state.",
@@ -53,7 +54,9 @@ SECTIONS = {
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },
 }
-COMMANDS = {name: text for section in SECTIONS.values() for name, text in section.items()}
+HIDDEN = {"lsp": "Run the linter as a language server on stdin and stdout."}
+"Commands that only programs call."
+COMMANDS = {name: text for section in (*SECTIONS.values(), HIDDEN) for name, text in section.items()}
 
 
 class LazyGroup(Group):
@@ -65,6 +68,8 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the module of one command."""
+        if name == "help":
+            return _help
         if name not in COMMANDS:
             raise click.UsageError(f"No such command {name!r}. {did_you_mean(name, COMMANDS)}", ctx)
         command: click.Command = import_module(f"slurmgen.cli.{name}").command
@@ -76,6 +81,15 @@ class LazyGroup(Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+@click.command("help", hidden=True, add_help_option=False)
+@click.argument("names", metavar="COMMAND...", nargs=-1)
+@click.pass_context
+def _help(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Show the help of a command, as `slurmgen COMMAND --help`."""
+    assert ctx.parent  # noqa: S101
+    cli.main([*names, "--help"], prog_name=ctx.parent.info_name, standalone_mode=False)
 
 
 @click.group(

@@ -11,7 +11,15 @@ from slurmgen.adopt import Adopted, Line, adopt
 from slurmgen.cli.objects import AdoptedFact, AdoptedJob, AdoptedJobs, AdoptedLine
 from slurmgen.cli.options import shown, site_option, write_in_project
 from slurmgen.cli.output import Command, color_option, print_json, say, style_of, styled_diff
-from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project, table_of, with_job
+from slurmgen.config.project import (
+    DEFAULT_SITE,
+    FILE_NAME,
+    Project,
+    find_project,
+    job_request,
+    table_of,
+    with_job,
+)
 from slurmgen.errors import RequestError
 from slurmgen.files import OutsideFolder, is_inside, read_text
 from slurmgen.sites.model import Site
@@ -75,7 +83,7 @@ def command(
 
 
 def _adopted(path: Path, site: Site, project: Project, name: str | None) -> Adopted:
-    return adopt(_text(path), str(path), site, project.defaults, name)
+    return adopt(_text(path), str(path), site, job_request(project, None, site.name), name)
 
 
 def _text(path: Path) -> str:

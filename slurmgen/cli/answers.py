@@ -24,7 +24,7 @@ def answered(
                 return read(answer)
             if not required:
                 return None
-            raise ValueError("an answer is required")
+            raise ValueError("an answer is required; ^C ends the command")
         except ValueError as error:
             if given is not None:
                 raise click.BadParameter(f"{error}", param_hint=option) from None

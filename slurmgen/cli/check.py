@@ -11,6 +11,7 @@ from slurmgen.cli.objects import Checked, Mismatch
 from slurmgen.cli.options import cache_dir, json_format_option, shown
 from slurmgen.cli.output import Command, color_option, style_of, styled_diff, warn
 from slurmgen.config.project import FILE_NAME, find_project, require_project, script_folder
+from slurmgen.job_spec import check_names
 from slurmgen.text import annotation, counted, visible, visible_json
 
 Style = Callable[..., str]
@@ -49,6 +50,7 @@ def command(folder: Path, format_: str, color: str, as_json: bool) -> int:
     """
     folder, project = find_project(folder)
     require_project(folder)
+    check_names(project, folder)
     wanted = expected(folder, project, cache_dir(), warn)
     findings = compare(wanted, found(script_folder(folder, project), wanted))
     click.echo(

@@ -1,12 +1,14 @@
 """`slurmgen explain`: the plan, each value with its reason."""
 
 import sys
+import textwrap
+from itertools import zip_longest
 from pathlib import Path
 
 import click
 
 from slurmgen.cli.options import JobCommand, json_option, request_options
-from slurmgen.cli.output import say, warn
+from slurmgen.cli.output import say, terminal_width, warn
 from slurmgen.config.project import FILE_NAME
 from slurmgen.job_spec import JobOptions, load_spec
 
@@ -60,7 +62,8 @@ def _print_table(values: dict[str, object]) -> None:
     ]
     _print_on_terminal(rows) if sys.stdout.isatty() else _print_plain(rows)
     for name, source in cited.items():
-        click.echo(visible(f"[{name}] {source}"))
+        for line in _wrapped(visible(f"[{name}] {source}"), terminal_width() or _WIDTH):
+            click.echo(line)
 
 
 def _print_on_terminal(rows: list[Row]) -> None:
@@ -80,19 +83,31 @@ def _print_on_terminal(rows: list[Row]) -> None:
 
 
 def _print_plain(rows: list[Row]) -> None:
-    """Print a line for each row. A long value moves its own reason only; no line ends with blanks."""
-    first = max(len(key) for key, _, _ in rows)
-    short = (len(line) for _, value, _ in rows for line in value.split("\n") if len(line) <= _LONGEST)
-    second = max(short, default=0)
+    """Print rows of 80 columns. The reason of a long value stands below it; no word is divided."""
+    first = min(_LONGEST, max(len(key) for key, _, _ in rows))
+    second = min(_LONGEST, max(len(value) for _, value, _ in rows))
+    rest = _WIDTH - first - second - 4
     for key, value, why in [("what", "value", "why"), *rows]:
-        line, *others = value.split("\n")
-        click.echo(f"{key:{first}}  {line:{second}}  {why}".rstrip())
-        for other in others:
-            click.echo(f"{'':{first}}  {other}".rstrip())
+        values = [part for line in value.split("\n") for part in _wrapped(line, _WIDTH - first - 2)]
+        reasons = _wrapped(why, rest)
+        if max(map(len, values)) > second:
+            reasons = [*[""] * len(values), *reasons]
+        lines = [*zip_longest(values, reasons, fillvalue="")]
+        if len(key) > first:
+            lines = [("", ""), *lines]
+        for number, (part, reason) in enumerate(lines):
+            click.echo(f"{'' if number else key:{first}}  {part:{second}}  {reason}".rstrip())
 
 
-_LONGEST = 60
-"Characters of a value that count for the width of its column, if stdout is not a terminal."
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text; a word that is longer than one stays whole, so that it can be copied."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+_WIDTH = 80
+"Columns of a table, if stdout is not a terminal."
+_LONGEST = 20
+"Characters of a name or a value that count for the width of its column there."
 
 
 _SHOWN = frozenset(

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from slurmgen.cli.objects import LintChange, LintRule
 from slurmgen.cli.options import complete_rules, json_format_option, site_option
 from slurmgen.cli.options import write as write_file
 from slurmgen.cli.output import Command, color_option, print_json, style_of, styled_diff, terminal_width
+from slurmgen.config.project import find_project, site_of_script
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.files import MAX_TEXT, NotPlainFile, OutsideFolder, is_inside, read_bytes
 from slurmgen.lint import chosen, fix, lint_text
@@ -23,6 +25,7 @@ from slurmgen.lint.rule_pages import explain
 from slurmgen.lint.rules import all_rules
 from slurmgen.lint.settings import lint_settings
 from slurmgen.sites.model import Site
+from slurmgen.sites.profiles import load_site
 from slurmgen.text import visible
 
 
@@ -100,22 +103,32 @@ def command(
         raise click.UsageError("--fix needs a file. For standard input, --diff shows the changes.")
     if unsafe_fixes and not (fix or diff):
         raise click.UsageError("--unsafe-fixes needs --fix or --diff.")
-    codes, place = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
+    codes, named = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
+    place = cache(lambda name: named or _site_of(name))
     linted, refused = _lint_all(files, place, codes)
     if diff or fix:
-        changed = [(file, _fixed(file, place, codes, unsafe_fixes)) for file in linted]
+        changed = [(file, _fixed(file, place(file.name), codes, unsafe_fixes)) for file in linted]
         if diff:
             if not unsafe_fixes:
-                _hint_at_unsafe_fixes(sum(_count_unsafe(file, place, codes) for file in linted))
+                _hint_at_unsafe_fixes(sum(_count_unsafe(file, place(file.name), codes) for file in linted))
             show = _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
             return refused or show
-        linted = [_write(file, changes, place, codes) for file, changes in changed]
+        linted = [_write(file, changes, place(file.name), codes) for file, changes in changed]
     form = "json" if as_json else format_
     click.echo(report(form, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
     return refused or int(any(file.reports for file in linted))
 
 
-def _lint_all(names: tuple[str, ...], site: Site | None, codes: tuple[str, ...]) -> tuple[list[Linted], int]:
+def _site_of(name: str) -> Site | None:
+    """The site that `submit` sends a script to, if its name or slurmgen.toml says."""
+    folder, project = find_project(Path.cwd())
+    site = site_of_script(Path(name), project, folder)
+    return load_site(site, folder) if site else None
+
+
+def _lint_all(
+    names: tuple[str, ...], place: Callable[[str], Site | None], codes: tuple[str, ...]
+) -> tuple[list[Linted], int]:
     """The files that can be read, and the exit code of the others; their errors go to stderr.
 
     Raises:
@@ -124,7 +137,7 @@ def _lint_all(names: tuple[str, ...], site: Site | None, codes: tuple[str, ...])
     linted, refused = [], 0
     for name in names:
         try:
-            linted.append(_lint(name, site, codes))
+            linted.append(_lint(name, place(name), codes))
         except SlurmgenError as error:
             if len(names) == 1:
                 raise

@@ -12,6 +12,7 @@ _INSTALL = "Install it with: pip install 'slurmgen-torch[lsp]'"
 @click.command(
     "lsp",
     cls=Command,
+    hidden=True,
     examples={
         "slurmgen lsp": "Started by an editor: lint batch scripts as they are edited",
         "slurmgen lsp --site daic": "Also check them against the limits of a site",

@@ -14,9 +14,9 @@ import click
 from click.core import ParameterSource
 from msgspec import Struct
 
-from slurmgen.cli.output import Command, say
+from slurmgen.cli.output import Command, say, warn
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, find_project
-from slurmgen.errors import FILE_ONLY, ConfigError, RequestError, SlurmgenError
+from slurmgen.errors import FILE_ONLY, ConfigError, RequestError, SlurmgenError, closest, did_you_mean
 from slurmgen.files import OutsideFolder, cache_folder, make_private, refuse_links, write_inside
 from slurmgen.job_spec import JobOptions, JobSpec
 from slurmgen.request.model import OnBadNode, Precision, Rendezvous, Request
@@ -223,6 +223,9 @@ def _with_request(
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
+        _warn_of_unknown_sites()
+        for key in _PATHS:
+            params[key] = params[key] and in_project(params[key])
         request = with_sweep({key: params.pop(key) for key in _REQUEST_KEYS}, params.pop("sweep_limit"))
         options = JobOptions(
             request=Request(**given_fields(request), script_args=script_args),
@@ -234,6 +237,21 @@ def _with_request(
         call = option(call)
     with_argument: Callable[..., Any] = argument(call)
     return with_argument
+
+
+def _warn_of_unknown_sites() -> None:
+    """Point out a table of personal.toml that has no effect, because the name of its site is misspelt."""
+    from slurmgen.config.user import FILE_NAME, personal_sites
+    from slurmgen.sites.profiles import profile_paths
+
+    with suppress(SlurmgenError):  # what reads the file for a site reports what is wrong with it
+        known = profile_paths(project_dir())
+        for name in personal_sites():
+            if name not in known and closest(name, known):  # other projects may have sites of their own
+                warn(f"{FILE_NAME}: there is no site {name!r}. {did_you_mean(name, known)}")
+
+
+_PATHS = ("script", "launcher_config")
 
 
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]
@@ -284,7 +302,12 @@ _VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
 
 class JobCommand(Command):
-    """A command whose words after `--` belong to the training script."""
+    """A command with the options of a request, whose words after `--` belong to the training script."""
+
+    first_page = frozenset(
+        "framework script gpus nodes mem time account partition container python_env env site sites "
+        "dry_run follow after output write all_jobs present_files as_proposed failed help help_all".split()
+    )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the words after the first `--` aside."""
@@ -687,6 +710,17 @@ def project_dir() -> Path:
     return find_project(Path.cwd())[0]
 
 
+def in_project(path: str) -> str:
+    """A path of the command line, which is relative to the current folder, relative to the project's folder.
+
+    A path that does not exist here stays as it is: it may be one of the project's folder or of the cluster.
+    """
+    here, folder = Path.cwd(), project_dir()
+    whole = Path(os.path.normpath(here / path))
+    is_here = here != folder and not path.startswith("/") and whole.exists() and whole.is_relative_to(folder)
+    return str(whole.relative_to(folder)) if is_here else path
+
+
 def site_route(options: dict[str, Any], site: str) -> "Route":
     """The route to a site; the terminal asks about a place that only the project names."""
     from slurmgen.remote.ssh.prompt import terminal_prompt
@@ -728,10 +762,10 @@ def max_size_option(default: str, help: str) -> Callable[[Callable[..., Any]], C
 
 
 def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    from slurmgen.slurm.units import megabytes
+    from slurmgen.slurm.units import kibibytes
 
     try:
-        return megabytes(value) << 20
+        return kibibytes(value) << 10
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
 
@@ -759,7 +793,8 @@ class Sending(Struct, frozen=True, kw_only=True):
         """What is sent of the project, and where to if no folder is named."""
         from slurmgen.submit.prepare import Upload  # slow to import
 
-        return Upload(self.remote_dir or default_folder, self.max_size, self.send)
+        send = tuple(map(in_project, self.send))
+        return Upload(self.remote_dir or default_folder, self.max_size, send)
 
     def on_good_nodes(self, job: JobSpec, via: str) -> JobSpec:
         """The job without the nodes that are remembered as bad, if it is not to use them."""

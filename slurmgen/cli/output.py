@@ -86,6 +86,26 @@ _WIDTH = 28
 "Most columns of an option's name, beside which its description starts."
 
 
+_WHOLE = "slurmgen.whole_help"
+
+
+def _show_whole_help(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        ctx.meta[_WHOLE] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_whole_help,
+    help="Show all options.",
+)
+
+
 class Command(click.Command):
     """A command whose help has options in groups, and examples.
 
@@ -93,13 +113,31 @@ class Command(click.Command):
         examples: command lines, each with what it is for.
     """
 
+    first_page: frozenset[str] = frozenset()
+    "The parameters that --help shows after the examples, where --help-all shows all; empty for all."
+
     def __init__(self, *args: Any, examples: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = dict(examples or {})
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, with --help-all if --help shows only some."""
+        return [*super().get_params(ctx), *([_HELP_ALL] if self.first_page else [])]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help; on a first page, the examples stand before the options."""
+        if not self.first_page or ctx.meta.get(_WHOLE):
+            super().format_help(ctx, formatter)
+            return
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
+        formatter.write(f"\n`{ctx.command_path} --help-all` shows all options.\n")
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group of options, with all descriptions in one column."""
-        groups = grouped(self, ctx)
+        groups = grouped(self, ctx, None if ctx.meta.get(_WHOLE) else self.first_page or None)
         width = min(_WIDTH, max(len(names) for rows in groups.values() for names, _ in rows))
         for title, rows in groups.items():
             with formatter.section(title):
@@ -128,9 +166,18 @@ class Group(Command, click.Group):
         self.format_commands(ctx, formatter)
 
 
-def grouped(command: click.Command, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-    """The names and the description of each option, by group; a group of one option joins OWN."""
+def grouped(
+    command: click.Command, ctx: click.Context, only: frozenset[str] | None = None
+) -> dict[str, list[tuple[str, str]]]:
+    """The names and the description of each option, by group; a group of one option joins OWN.
+
+    Args:
+        command: the command.
+        ctx: its context.
+        only: the options; default: all.
+    """
     options = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
+    options = [param for param in options if only is None or param.name in only]
     records = {str(option.name): record for option in options if (record := option.get_help_record(ctx))}
     groups = {title: [name for name in names.split() if name in records] for title, names in GROUPS.items()}
     groups = {title: names for title, names in groups.items() if len(names) > 1}

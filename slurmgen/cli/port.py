@@ -17,10 +17,10 @@ _MOST = 65535
 
 def _ports(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[int, int]:
     """The port of the job, and the local one."""
-    match = re.fullmatch(r"([0-9]{1,5})(?::([0-9]{1,5}))?", text, re.ASCII)
-    port, local = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    match = re.fullmatch(r"(?:([0-9]{1,5}):)?([0-9]{1,5})", text, re.ASCII)
+    port, local = (int(match[2]), int(match[1] or match[2])) if match else (0, 0)
     if not (0 < port <= _MOST and local <= _MOST):
-        raise click.BadParameter(f"{text!r} is not PORT or PORT:LOCAL.")
+        raise click.BadParameter(f"{text!r} is not PORT or LOCAL:PORT.")
     return port, local
 
 
@@ -29,11 +29,11 @@ def _ports(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[int
     cls=Command,
     examples={
         "slurmgen port last 6006": "Open TensorBoard of the last job at http://127.0.0.1:6006",
-        "slurmgen port last 8888:18888 --node n2": "Use another local port, and another node",
+        "slurmgen port last 18888:8888 --node n2": "Use another local port, and another node",
     },
 )
 @click.argument("job_id", metavar="ID", shell_complete=complete_jobs)
-@click.argument("ports", metavar="PORT[:LOCAL]", callback=_ports)
+@click.argument("ports", metavar="[LOCAL:]PORT", callback=_ports)
 @site_option
 @route_options
 @click.option("--node", metavar="NAME", help="Node of the job; default: its first.")

@@ -19,6 +19,7 @@ from slurmgen.cli.options import (
 )
 from slurmgen.cli.options import write as write_file
 from slurmgen.cli.output import print_json, print_script, say, warn
+from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
@@ -95,13 +96,19 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     from slurmgen.adopt.secrets import without_secrets
     from slurmgen.cli.objects import Rendered, RenderedScript
     from slurmgen.config.project import script_path
+    from slurmgen.config.user import FILE_NAME as PERSONAL
+    from slurmgen.config.user import account_hint, left_out
     from slurmgen.plan import placement
     from slurmgen.render import signed
     from slurmgen.sync.files import missing_files, missing_preflight
 
     for notice in job.notices:
         say(notice)
-    plan = job.plan()
+    in_file = bool(output or write)
+    try:
+        plan = job.plan()
+    except RequestError as error:
+        raise error.but(after=account_hint(error, job.request, job.site) if in_file else "") from None
     text = job.render(plan, cache_dir())
     preflight = missing_preflight(plan, job.project_dir) if write else []
     warnings = [*placement.warnings(plan).values(), *missing_files(plan, job.project_dir), *preflight]
@@ -110,6 +117,10 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
         f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text).lines
     )
     warnings += [f"{fact}; name its variable in `secrets`, see docs/secrets.md" for fact in shown]
+    warnings += [
+        f"{key} of {PERSONAL} is not used for a script in a file; write it into slurmgen.toml"
+        for key in (left_out(job.request, job.site) if in_file else ())
+    ]
     for warning in warnings:
         warn(warning)
     if write:
@@ -186,7 +197,6 @@ def _written(
 
 
 def _refuse_edited(existing: Mapping[Path, bytes]) -> None:
-    from slurmgen.errors import RequestError
     from slurmgen.render import as_written
 
     edited = [shown(path) for path, data in existing.items() if data and not as_written(data)]

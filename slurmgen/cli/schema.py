@@ -92,6 +92,8 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
 WITHOUT = {
     "port": "forwards a port until it is interrupted",
     "run": "prints the log of the job",
+    "path": "prints the folder of a job",
+    "ssh": "prints what the shell on the login node prints",
     "shell": "prints what the command in the job prints",
     "lsp": "speaks the Language Server Protocol on stdout",
     "web": "serves pages until it is interrupted",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ def command(
     given = {question.name: options.pop(question.name.replace("-", "_")) for question in QUESTIONS}
     found, remarks = _discover(name, from_discover, options)
     if is_terminal():
-        click.echo("Press Enter where you do not know an answer.", err=True)
+        required = " and ".join(question.text for question in QUESTIONS if question.required)
+        click.echo(f"Press Enter where you do not know an answer. Required: {required}.", err=True)
     facts = _ask_all(name, given, {keys: fact.value for keys, fact in found.items()})
     remark = answered(_REMARK, "--remark", remark, printable)
     page = answered(_PAGE, "--page", page, _address)
@@ -112,8 +114,8 @@ def _order() -> str:
 
 
 command.help = (
-    f"{command.help}\n\nThe order of the answers: {_order()}. Those of given options, and what the cluster "
-    "reports, are left out."
+    f"{cleandoc(command.help or '')}\n\nThe order of the answers: {_order()}. "
+    "Those of given options, and what the cluster reports, are left out."
 )
 
 

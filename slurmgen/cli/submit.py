@@ -42,7 +42,14 @@ from slurmgen.cli.submit_output import (
 )
 from slurmgen.cli.submit_output import test_only as check_only
 from slurmgen.cli.where import connect_without_prompt
-from slurmgen.config.project import DEFAULT_SITE, Project, find_project, require_project, with_dependencies
+from slurmgen.config.project import (
+    DEFAULT_SITE,
+    Project,
+    find_project,
+    require_project,
+    site_of_script,
+    with_dependencies,
+)
 from slurmgen.config.user import load_personal
 from slurmgen.errors import RequestError, SlurmgenError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
@@ -75,7 +82,9 @@ class FileJob:
 
         refuse_others(options.request, options.replace_args, str(options.job))
         self.asked = options.request
-        self.site: Site = load_site(options.site or project.site or DEFAULT_SITE, project_dir)
+        self.site: Site = load_site(
+            options.site or site_of_script(path, project, project_dir) or DEFAULT_SITE, project_dir
+        )
         self.personal: Personal = load_personal(self.site.name)
 
     def read(self, *, lint: bool) -> "BatchScript":

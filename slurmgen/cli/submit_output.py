@@ -96,7 +96,8 @@ def _sent_before(prepared: "Prepared") -> str:
         return "no file of this project was sent to that folder before"
     changed = len(prepared.first.names)
     same = counted(len(prepared.submission.content.entries) - changed, "file")
-    return f"{same} sent before; {changed} to send now"
+    script = "" if prepared.submission.file else " and the batch script"
+    return f"{same} sent before; {changed}{script} to send now"
 
 
 def _from_home(folder: str) -> str:

@@ -25,6 +25,7 @@ from slurmgen.files import (
 )
 from slurmgen.request.model import ParameterName, Request, Sweep, merge
 from slurmgen.sites.model import Name
+from slurmgen.sites.profiles import profile_paths
 from slurmgen.slurm.dependencies import After, parse
 from slurmgen.slurm.shell import unprintable
 from slurmgen.text import toml_key, toml_value, visible
@@ -41,6 +42,13 @@ SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
 
 
 Folder = Annotated[str, Meta(min_length=1)]
+
+
+class Defaults(Request, frozen=True):
+    """For every job, `[defaults]`: a request, and its differences on some sites."""
+
+    site: dict[Name, Request] = {}
+    "Differences on a site."
 
 
 class Job(Request, frozen=True):
@@ -74,7 +82,7 @@ class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     "Folder of the scripts that `render --write` writes."
     template_dir: Folder = "templates"
     "Folder of templates that replace the bundled ones of the same name."
-    defaults: Request = Request()
+    defaults: Defaults = Defaults()
     "For every job, and for a request without a job."
     job: dict[Name, Job] = {}
     lint: Lint = Lint()
@@ -172,18 +180,38 @@ _OUTSIDE = {"..", ".git"}
 
 
 def job_request(project: Project, job: str | None, site: str) -> Request:
-    """The request of a job on a site: the defaults, then the job, then its differences on the site.
+    """The request of a job on a site, of all `layers`.
 
     Raises:
         RequestError: there is no such job.
     """
+    return merge(*(request for _, request in layers(project, job, site)))
+
+
+def layers(project: Project, job: str | None, site: str) -> list[tuple[str, Request]]:
+    """The tables that apply to a job on a site, with their names; a later one overrules an earlier one.
+
+    Raises:
+        RequestError: there is no such job.
+    """
+    found: list[tuple[str, Request]] = [("[defaults]", project.defaults)]
+    if site in project.defaults.site:
+        found.append((f"[defaults.site.{toml_key(site)}]", project.defaults.site[site]))
     if job is None:
-        return project.defaults
+        return found
     if job not in project.job:
         raise UnknownJob(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
-    entry = project.job[job]
-    request = Request(**{key: getattr(entry, key) for key in Request.__struct_fields__})
-    return merge(project.defaults, Request(name=job), request, entry.site.get(site, Request()))
+    entry, table = project.job[job], f"job.{toml_key(job)}"
+    found += [(f"[{table}]", Request(name=job)), (f"[{table}]", entry)]
+    if site in entry.site:
+        found.append((f"[{table}.site.{toml_key(site)}]", entry.site[site]))
+    return found
+
+
+def site_of_script(path: Path, project: Project, project_dir: Path) -> str | None:
+    """The site of a batch script: that of its name, NAME.SITE.sbatch, else that of slurmgen.toml."""
+    name = Path(path.stem).suffix.removeprefix(".") if path.suffix == ".sbatch" else ""
+    return name if name in profile_paths(project_dir) else project.site
 
 
 def sites_of(project: Project, job: str) -> tuple[str, ...]:

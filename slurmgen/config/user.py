@@ -5,10 +5,12 @@ submitted or rendered to stdout. A script that is written to a file never depend
 """
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
+from slurmgen.errors import ConfigError, SlurmgenError
 from slurmgen.files import config_folder
 from slurmgen.slurm.shell import VariableName
 from slurmgen.toml import convert, read_own
@@ -76,3 +78,22 @@ def fill(request: "Request", personal: Personal, site: "Site") -> "Request":
         mail_user=personal.mail_user if request.mail and request.mail_user is None else request.mail_user,
         container=own_image if request.container is None else request.container,
     )
+
+
+def left_out(request: "Request", site: "Site") -> tuple[str, ...]:
+    """The settings of the user that a script in a file does not use, and one on stdout would.
+
+    None if personal.toml is wrong: such a script does not depend on it.
+    """
+    with suppress(ConfigError):
+        filled = fill(request, load_personal(site.name), site)
+        keys = {"account": "account", "container": "image", "mail_user": "mail_user"}
+        return tuple(keys[key] for key in keys if getattr(filled, key) != getattr(request, key))
+    return ()
+
+
+def account_hint(error: SlurmgenError, request: "Request", site: "Site") -> str:
+    """The hint at the user's account for an error about a missing one, in a script in a file."""
+    if error.field != "account" or "account" not in left_out(request, site):
+        return ""
+    return f" {FILE_NAME} has one, which a script in a file does not use: write it into slurmgen.toml."

@@ -32,4 +32,11 @@ _FRAMEWORKS = (
 )
 LAUNCHERS: dict[str, Launcher] = {module.LAUNCHER.name: module.LAUNCHER for module in _FRAMEWORKS}
 
-__all__ = ["LAUNCHERS", "Command", "Launcher", "Layout", "Options", "Tasks"]
+ALIASES = {
+    **dict.fromkeys(("torchrun", "torch", "pytorch", "fsdp"), "ddp"),
+    **dict.fromkeys(("pl", "pytorch-lightning"), "lightning"),
+    **dict.fromkeys(("hf", "huggingface", "transformers"), "hf-trainer"),
+}
+"What users call a framework, and its name here."
+
+__all__ = ["ALIASES", "LAUNCHERS", "Command", "Launcher", "Layout", "Options", "Tasks"]

@@ -258,7 +258,7 @@ def _listening(port: int) -> socket.socket:
     except OSError as error:
         raise RequestError(
             f"port {port} of this machine cannot be used: {error.strerror}",
-            "Name another one after the port of the job, as in 6006:16006, or 6006:0 for any.",
+            "Name another one before the port of the job, as in 16006:6006, or 0:6006 for any.",
         ) from None
 
 

@@ -103,6 +103,8 @@ def explain(plan: Plan) -> dict[str, Reason]:
 
 
 def _note(plan: Plan, name: str) -> Reason:
+    if name == "time" and name not in plan.ranks.settings.notes:
+        return derived("Slurm reads a number alone as minutes")
     if name == "threads":
         return derived(plan.ranks.launcher.why)
     if name in plan.ranks.settings.notes:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from slurmgen.containers.base import Call
 from slurmgen.errors import RequestError, did_you_mean
-from slurmgen.launchers import LAUNCHERS, Launcher, Layout
+from slurmgen.launchers import ALIASES, LAUNCHERS, Launcher, Layout
 from slurmgen.request.model import NONE, Parameters, Request
 from slurmgen.sites.model import Container, Rendezvous, Site
 from slurmgen.sites.nodes import Place, Settings
@@ -147,11 +147,11 @@ Origin = Callable[[str], Reason]
 
 
 def origin_of(files: Mapping[str, str]) -> Origin:
-    """The origin of each field: its file in `files`, else the command line."""
+    """The origin of each field: its file in `files`, maybe with a table, else the command line."""
 
     def origin(field: str) -> Reason:
         return (
-            Reason(files[field], f"from {files[field]}")
+            Reason(files[field].partition(" ")[0], f"from {files[field]}")
             if field in files
             else Reason(REQUEST, "as requested")
         )
@@ -535,6 +535,7 @@ def find_launcher(request: Request, site: Site) -> Launcher:
         RequestError: the framework is unknown.
     """
     name = request.framework or (DEFAULT_FRAMEWORK if requested_gpus(request) else FRAMEWORK_WITHOUT_GPUS)
+    name = ALIASES.get(name.lower(), name)
     if name not in LAUNCHERS:
         raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS, "framework"))
     by_srun = name == "ddp" and site.launch.ddp == "srun" and request.rendezvous is None

@@ -16,6 +16,7 @@ from slurmgen.errors import (
     leave_out,
     offered,
     option,
+    worded,
 )
 from slurmgen.launchers import Launcher
 from slurmgen.plan import requeue
@@ -469,7 +470,11 @@ def notes(plan: Plan) -> dict[str, str]:
 
 def warnings(plan: Plan) -> dict[str, str]:
     """Those notes that are printed with every script of the job."""
-    return plan.ranks.settings.notes | _unlisted_notes(plan.request, plan.profile)
+    text = plan.request.time or ""
+    hours = units.hours_as_minutes(text)
+    fact = f"{worded(option('time', text))} is {hours} minutes. Write {hours}:00:00 for hours."
+    minutes = {"time": fact} if hours else {}
+    return minutes | plan.ranks.settings.notes | _unlisted_notes(plan.request, plan.profile)
 
 
 def _preempts(limits: Partition | Qos | None) -> bool:

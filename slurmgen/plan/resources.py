@@ -12,6 +12,7 @@ from slurmgen.errors import (
     leave_out,
     offered,
     option,
+    phrased,
 )
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.model import (
@@ -350,7 +351,7 @@ def _over_given_nodes(
             ),
         )
     _check_one_node(each, "no node has that many", f"Ask for more {option('nodes')}.")
-    why = f"{counted(nodes, 'node')} {nodes_why.text}, so {each} of {counted(gpus, 'GPU')} on each"
+    why = f"{counted(nodes, 'node')} {nodes_why.text}, so {counted(each, 'GPU')} on each: {gpus} in all"
     return Layout(nodes, each), Reason(nodes_why.source, why)
 
 
@@ -404,16 +405,16 @@ def memory(inputs: Inputs, layout: Layout, node: Node, cpus: int) -> Reasoned:
     if site.memory.form == "optional" and not request.mem:
         return Reasoned(None, Reason(PROFILE, f"jobs on {site.name} need not request memory"))
     if request.mem:
-        total, why = _size(request.mem), origin("mem")
+        total, why = _size(request.mem, with_gpus=bool(layout.gpus)), origin("mem")
     elif layout.gpus:
         total, why = _memory_of_gpus(site, node, layout.gpus_per_node)
     else:
         total, why = _memory_of_cpus(node, cpus)
-    if node.memory and total > units.megabytes(node.memory):
+    if node.memory and total > (most := units.megabytes(node.memory)):
+        room = units.canonical_size(most)
         raise RequestError(
-            f"the job needs {units.canonical_size(total)} per node, "
-            f"but a node of {site.name} has {node.memory}",
-            ask_for("mem", node.memory, bound="at most"),
+            f"the job needs {units.canonical_size(total)} per node, but a node of {site.name} has {room}",
+            ask_for("mem", room, bound="at most"),
         )
     return Reasoned(units.canonical_size(total) if total else "0", why)
 
@@ -442,7 +443,7 @@ def _memory_share(node: Node) -> str | None:
     return units.canonical_size(gibibytes) if gibibytes else None
 
 
-def _size(text: str) -> int:
+def _size(text: str, *, with_gpus: bool) -> int:
     form = "Write a whole number with M, G or T, such as 64G."
     try:
         total = units.megabytes(text)
@@ -450,6 +451,11 @@ def _size(text: str) -> int:
         raise RequestError(f"{option('mem')} {text!r} is not a size", form) from None
     if total > units.megabytes(MOST_MEMORY):
         raise RequestError(f"{option('mem', text)} is more than any node has: {MOST_MEMORY}", form)
+    if with_gpus and 0 < total < units.LEAST_MEMORY:  # 0 is all memory of the node
+        raise RequestError(
+            f"{option('mem', text)} is {units.canonical_size(total)}, too little for a job with GPUs",
+            phrased("Write ", "mem", f"{text}G", after=" for gigabytes.") if text.isdecimal() else form,
+        )
     return total
 
 

@@ -501,8 +501,18 @@ def unreadable(site: Site) -> Iterator[Fault]:
     """Times and sizes that are not valid."""
     for keys, text in _times(site):
         yield from _unless(units.time_limit, keys, text, "a Slurm time", "1-12:00:00 or UNLIMITED")
+        if hours := units.hours_as_minutes(text or ""):
+            hint = f"Write {hours}:00:00 for hours, or {units.canonical_time(units.seconds(text or ''))}."
+            yield Fault(keys, f"{text!r} is {hours} minutes", hint)
     for keys, text in _sizes(site):
         yield from _unless(units.megabytes, keys, text, "a size", "64G")
+        if text and text.isdecimal() and int(text) < _LEAST_WITHOUT_UNIT:
+            yield Fault(keys, f"{text!r} is {text}M, which no node has", f"Write {text}G for gigabytes.")
+
+
+_LEAST_WITHOUT_UNIT = 4096
+"""MiB. Slurm reports the memory of a node in MiB, such as 515000, so a large number without a unit is right;
+a smaller one is in gigabytes."""
 
 
 def _unless(

@@ -63,6 +63,19 @@ def canonical_time(total: int) -> str:
     return f"{days}-{clock}" if days else clock
 
 
+_WHOLE_DAYS = re.compile("(24|48|72|96|120|144|168):00|(24|48|72|96|168)", re.ASCII)
+
+
+def hours_as_minutes(text: str) -> str:
+    """The hours that a time probably means, although Slurm reads it as minutes; empty for any other time.
+
+    >>> hours_as_minutes("48"), hours_as_minutes("24:00"), hours_as_minutes("30")
+    ('48', '24', '')
+    """
+    match = _WHOLE_DAYS.fullmatch(text)
+    return str(match[1] or match[2]) if match else ""
+
+
 LOG_PATTERN = re.compile(r"%(\d*)([xjJAa%])", re.ASCII)
 "The patterns that need no more than a job's id and name, each with the width to which Slurm pads a number."
 
@@ -114,6 +127,21 @@ _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 
 
 @lru_cache(maxsize=1024)
+def kibibytes(text: str) -> int:
+    """KiB of a Slurm size, which is in MiB without a unit.
+
+    Raises:
+        ValueError: the text is not a size.
+
+    >>> kibibytes("10K"), kibibytes("1")
+    (10, 1024)
+    """
+    match = _SIZE.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    return int(match[1]) * _KIBIBYTES[match[2].upper()]
+
+
 def megabytes(text: str) -> int:
     """MiB of a Slurm size, rounded up.
 
@@ -123,10 +151,11 @@ def megabytes(text: str) -> int:
     >>> megabytes("64G"), megabytes("500")
     (65536, 500)
     """
-    match = _SIZE.fullmatch(text)
-    if not match:
-        raise ValueError(text)
-    return -(-int(match[1]) * _KIBIBYTES[match[2].upper()] // 1024)
+    return -(-kibibytes(text) // 1024)
+
+
+LEAST_MEMORY = 100
+"MiB; no job with GPUs runs in less, and Slurm reads a number without a unit as MiB."
 
 
 @lru_cache(maxsize=1024)

@@ -242,9 +242,13 @@ def _run(
 
 
 def _counted(parts: Iterable[bytes], total: int, count: Count) -> Iterator[bytes]:
+    """Count the content of the files: tar adds headers and padding, which would exceed the total."""
+    sent = 0
     for part in parts:
         yield part
-        count(len(part), total)
+        of_content = min(len(part), total - sent)
+        sent += of_content
+        count(of_content, total)
 
 
 def _ignore(_part: int, _total: int) -> None:

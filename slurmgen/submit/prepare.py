@@ -299,7 +299,7 @@ def _prepared(
 
 def _secrets(plan: Plan, project_dir: Path) -> Wanted:
     names = plan.request.secrets or ()
-    by_project = tuple(name for name in names if plan.files.get(f"secrets.{name}") == FILE_NAME)
+    by_project = tuple(name for name in names if plan.files.get(f"secrets.{name}", "").startswith(FILE_NAME))
     return Wanted(names, by_project, str(project_dir.resolve()))
 
 

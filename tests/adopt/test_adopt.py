@@ -242,7 +242,9 @@ def test_another_first_line_is_noted(first: str, noted: int) -> None:
 
 def test_an_option_that_slurmgen_replaces_is_named_with_its_value() -> None:
     made = adopted(f"{HEAD}deepspeed --hostfile hosts --num_gpus=4 train.py\n")
-    assert [line.why for line in made.replaced] == ["slurmgen writes --hostfile hosts --num_gpus=4"]
+    assert [line.why for line in made.replaced] == [
+        "slurmgen sets these options itself: --hostfile hosts --num_gpus=4"
+    ]
 
 
 def test_options_of_srun_and_a_redirection_are_named() -> None:

@@ -201,7 +201,7 @@ def in_the_job(scene: Scene, done: Done) -> str:
 def port(scene: Scene) -> Done:
     """Connect through the forwarded port, and then press ^C."""
     far = eventually((scene.job.gate / "port").read_text) if scene.life == "running" else "9"
-    process = scene.trial.start("port", scene.name, f"{far}:0")
+    process = scene.trial.start("port", scene.name, f"0:{far}")
     _until(process, lambda: "http://" in process.out)
     seen = b""
     if process.runs and "http://" in process.out:

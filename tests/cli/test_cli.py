@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.cli import COMMANDS
+from slurmgen.errors import RequestError
+from slurmgen.live.session import LOOPBACK, Forwarding
 from tests.conftest import Run
 
 
@@ -45,11 +48,13 @@ def test_explain_shows_each_value_with_its_reason(slurmgen: Run) -> None:
     assert "16G per GPU" in row
 
 
-def test_explain_in_a_pipe_has_no_wide_columns_and_no_blanks_at_line_ends(slurmgen: Run) -> None:
-    options = ("--script", "a" * 300 + ".py", "--gpus", "2", "--name", "x")
+def test_explain_in_a_pipe_fits_80_columns_and_divides_no_path(slurmgen: Run) -> None:
+    script = "a" * 300 + ".py"
+    options = ("--site", "olivia", "--account", "x", "--gpus", "8", "--name", "x", "--script", script)
     lines = slurmgen("explain", *options).stdout.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
-    assert max(len(line) for line in lines if "a" * 300 not in line) < 200
+    assert any(script in line for line in lines)
+    assert [line for line in lines if len(line) > 80 and len(max(line.split(), key=len)) < 50] == []
 
 
 @pytest.mark.parametrize(
@@ -169,3 +174,48 @@ def test_a_command_does_not_import_heavy_modules_that_it_does_not_use(
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {name.partition(".")[0] for name in result.stderr.split()} & HEAVY <= allowed
+
+
+@pytest.mark.parametrize(("time", "is_doubtful"), [("24", True), ("48:00", True), ("30", False)])
+def test_minutes_that_look_like_hours_are_a_warning(time: str, is_doubtful: bool, slurmgen: Run) -> None:
+    result = slurmgen("render", "--time", time)
+    assert ("minutes. Write" in result.stderr) == is_doubtful
+    assert ("minutes. Write" in " ".join(slurmgen("explain", "--time", time).stdout.split())) == is_doubtful
+
+
+@pytest.mark.parametrize("words", [(), ("submit",), ("sites", "new")])
+def test_help_is_also_a_command(words: tuple[str, ...], slurmgen: Run) -> None:
+    assert slurmgen("help", *words).stdout == slurmgen(*words, "--help").stdout
+
+
+@pytest.mark.parametrize("ports", ["6006:0", "a", "1:2:3", "70000"])
+def test_a_port_is_given_as_to_ssh(ports: str, slurmgen: Run) -> None:
+    result = slurmgen("port", "1", ports)
+    assert result.returncode == 2
+    assert "is not PORT or LOCAL:PORT" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("train.py", "sub/train.py"),
+        ("../train.py", "train.py"),
+        ("other.py", "other.py"),
+        ("/a/b.py", "/a/b.py"),
+    ],
+)
+def test_a_path_is_relative_to_the_current_folder(
+    typed: str, found: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("slurmgen.toml", "train.py", "other.py", "sub/train.py"):
+        (tmp_path / name).write_text("")
+    result = slurmgen("render", "--script", typed, cwd=tmp_path / "sub")
+    assert (f"\n  {found}\n" in result.stdout, result.stderr) == (True, "")
+
+
+def test_the_hint_for_a_port_in_use_has_the_order_of_the_command() -> None:
+    with socket.create_server((LOOPBACK, 0)) as used:
+        port = used.getsockname()[1]
+        with pytest.raises(RequestError, match="16006:6006, or 0:6006 for any"):
+            Forwarding(port, pytest.fail, pytest.fail)

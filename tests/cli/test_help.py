@@ -1,6 +1,7 @@
 """`--help`: groups of options, examples that work, and 80 columns."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,7 @@ def test_help_fits_80_columns(path: str, slurmgen: Run) -> None:
     result = slurmgen(*path.split()[1:], "--help", env={**os.environ, "COLUMNS": "80"})
     assert result.returncode == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
+    assert not re.search(r"^  \S.*\S {3,}\S", result.stdout.partition("Options:")[0], re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", ALL)
@@ -88,10 +90,22 @@ def test_every_name_in_the_table_of_groups_is_an_option() -> None:
     assert {name for names in GROUPS.values() for name in names.split()} <= known
 
 
+@pytest.mark.parametrize("name", ["submit", "render", "run", "resubmit", "where", "doctor", "explain"])
+def test_the_first_page_has_examples_and_the_options_of_a_first_day(name: str, slurmgen: Run) -> None:
+    first, whole = slurmgen(name, "--help").stdout, slurmgen(name, "--help-all").stdout
+    assert first.index("Examples:") < first.index("--gpus N")
+    assert len(re.findall(r"^  -", first, re.MULTILINE)) <= 19
+    assert "--rendezvous" not in first
+    assert f"slurmgen {name} --help-all` shows all options" in first
+    shown = {word for word in whole.split() if word.startswith("--")}
+    assert all(option.opts[-1] in whole for option in options(ALL[f"slurmgen {name}"]))
+    assert {word for word in first.split() if word.startswith("--")} <= shown | {"--help-all`"}
+
+
 def test_options_are_in_groups_after_those_of_the_command(slurmgen: Run) -> None:
     headings = [
         line
-        for line in slurmgen("submit", "--help").stdout.splitlines()
+        for line in slurmgen("submit", "--help-all").stdout.splitlines()
         if line[:1].strip() and line[-1:] == ":"
     ]
     assert headings == [
@@ -135,5 +149,5 @@ def test_an_example_works(example: str, project: Path, slurmgen: Run) -> None:
     words = expanded(example, project)
     if words[1] == "init":
         (project / "slurmgen.toml").unlink()
-    result = slurmgen(*words[1:], input=ANSWERS)
+    result = slurmgen(*words[1:], input="" if "--gpus-per-node" in words else ANSWERS)
     assert (result.returncode, result.stderr.startswith("error")) == (0, False), result.stderr

@@ -72,6 +72,8 @@ EVERY = {
     "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],
     "run": [[NAME], ["cifar", "--via", "twin", "--account", NAME]],
     "shell": [[NAME], ["1", "--site", NAME], [NAME, "--", NAME]],
+    "ssh": [[NAME], ["1", "--site", NAME]],
+    "path": [[NAME], ["1", "--site", NAME]],
     "port": [[NAME, "1"], ["1", NAME], ["1", "6006", "--site", NAME]],
     "top": [[NAME], ["--once"], ["1", "--site", NAME]],
     "wait": [[NAME]],

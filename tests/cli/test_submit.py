@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from slurmgen.ledger.ledger import Ledger
 from tests.conftest import Run
-from tests.scenarios.test_hostile_replies import JOB, Machine
+from tests.scenarios.test_hostile_replies import JOB, WAY, Machine
 
 ACCEPTS = 'n=$(cat ~/count 2>/dev/null || echo 10); echo $((n + 1)) | tee ~/count; echo "$@" >>~/calls'
 DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
@@ -171,7 +172,7 @@ def test_a_dry_run_shows_what_would_be_sent_and_what_was_sent_before(machine: Ma
     assert "no file of this project was sent to that folder before" in machine.submit("--dry-run")[2]
     machine.submit()
     (machine.project / "data").write_text("y")
-    assert "1 file sent before; 1 to send now" in machine.submit("--dry-run")[2]
+    assert "1 file sent before; 1 and the batch script to send now" in machine.submit("--dry-run")[2]
 
 
 def test_a_too_large_project_is_refused_with_its_biggest_files(machine: Machine) -> None:
@@ -183,6 +184,7 @@ def test_a_too_large_project_is_refused_with_its_biggest_files(machine: Machine)
     assert "--max-size" in err
     assert machine.submit("--max-size", "3M")[0] == 0
     assert machine.submit("--max-size", "much")[0] == 2
+    assert "more than 1K" in machine.submit("--max-size", "1k")[2]
 
 
 def test_an_array_is_neither_followed_nor_submitted(machine: Machine) -> None:
@@ -225,6 +227,20 @@ def test_a_terminal_shows_how_much_is_sent_and_a_file_does_not(machine: Machine)
         assert process.communicate()[0] == "11\n"
     os.close(leader)
     assert b"sending" in shown
-    assert re.search(rb"[0-9.]+K of 195.4K", shown)
+    amounts = re.findall(rb"([0-9.]+)K of 195.4K", shown)
+    assert max(map(float, amounts)) <= 195.4
     assert b"submitted job 11" in shown
     assert "sending" not in machine.submit()[2]
+
+
+def test_the_folder_of_a_job_is_printed_and_opened(machine: Machine) -> None:
+    machine.submit()
+    (entry,) = Ledger().all()
+    assert machine.slurmgen("path", "last")[:2] == (0, f"{entry.folder}\n")
+    environ = {**machine.environ, "SHELL": "/bin/sh"}
+    shell = machine.run("ssh", "last", cwd=machine.project, env=environ, input="pwd -P\nexit 4\n")
+    assert (shell.returncode, shell.stdout) == (4, f"{os.path.realpath(entry.folder)}\n")
+    Ledger().add(structs.replace(entry, id="77", key="k", via="ssh", host="me@far"))
+    assert machine.slurmgen("path", "77")[1] == f"me@far:{entry.folder}\n"
+    unknown = machine.slurmgen("path", "99", *WAY)
+    assert (unknown[0], "the folder of job 99 is not known" in unknown[2]) == (2, True)

@@ -216,6 +216,97 @@ def test_an_unknown_job_is_refused(project: Path) -> None:
         job_request(load_project(project / "slurmgen.toml"), "cifr", "daic")
 
 
+LAYERS = """
+[defaults]
+account = "all"
+qos = "all"
+time = "1:00:00"
+mem = "1G"
+[defaults.site.generic]
+account = "there"
+qos = "there"
+time = "2:00:00"
+[job.a]
+account = "job"
+qos = "job"
+[job.a.site.generic]
+account = "job-there"
+"""
+
+
+def test_explain_names_the_table_whose_value_counts(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text(LAYERS)
+    plan = json.loads(slurmgen("explain", "a", "--cpus", "3", "--json").stdout)
+    shown = {key: (plan[key], plan["reasons"][key]) for key in ("account", "qos", "time", "mem")}
+    assert shown == {
+        "account": ("job-there", "from slurmgen.toml [job.a.site.generic]"),
+        "qos": ("job", "from slurmgen.toml [job.a]"),
+        "time": ("02:00:00", "from slurmgen.toml [defaults.site.generic]"),
+        "mem": ("1G", "from slurmgen.toml [defaults]"),
+    }
+    without_a_job = slurmgen("render", "--script", "x.py").stdout
+    assert "--account=there" in without_a_job
+
+
+def test_a_wrong_value_of_a_site_is_reported_with_its_line(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text('[defaults.site.generic]\ntime = "9"\nmem = "8"\n[job.a]')
+    assert "slurmgen.toml:3: --mem 8 is 8M" in slurmgen("render", "a").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('site = "dacia"', "site"),
+        ('sites = ["dacia"]', "sites"),
+        ("[defaults.site.dacia]", "defaults.site"),
+        ('[job.a]\nsites = ["dacia"]', "job.a.sites"),
+        ("[job.a.site.dacia]", "job.a.site"),
+    ],
+)
+def test_an_unknown_site_in_slurmgen_toml_is_refused(
+    text: str, key: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text(text)
+    result = slurmgen("render", "--site", "generic", "--script", "x.py")
+    assert result.returncode == 2
+    assert f": {key}: there is no site 'dacia'. Did you mean daic?" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "is_reported"), [("dacia", True), ("of-another-project", False)])
+def test_a_misspelt_site_in_personal_toml_is_a_warning(
+    name: str, is_reported: bool, config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text(f'[{name}]\naccount = "x"')
+    result = slurmgen("render")
+    message = "warning: personal.toml: there is no site 'dacia'. Did you mean daic?"
+    assert (result.returncode, message in result.stderr) == (0, is_reported)
+
+
+@pytest.mark.parametrize(
+    ("project", "option", "account"),
+    [
+        ('[defaults]\naccount = "general"', [], None),
+        ('[job.x]\naccount = "general"', [], None),
+        ('[defaults]\naccount = "general"', ["--account", "asked"], "asked"),
+        ('[defaults]\naccount = "mine"', [], "mine"),
+        ('site = "olivia"\n[defaults]\naccount = "general"', [], "general"),
+        ('[defaults]\naccount = "general"\n[defaults.site.olivia]\naccount = "there"', [], "there"),
+        ('[defaults]\naccount = "general"\n[job.x.site.olivia]\naccount = "there"', [], "there"),
+    ],
+)
+def test_an_account_for_all_sites_against_that_of_the_user_for_one_is_an_error(
+    project: str, option: list[str], account: str | None, tmp_path: Path, config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text('[olivia]\naccount = "mine"')
+    (tmp_path / "slurmgen.toml").write_text(project)
+    result = slurmgen("render", "--site", "olivia", *option)
+    if account:
+        assert f"--account={account}\n" in result.stdout
+    else:
+        assert "'general' for every site, and personal.toml has 'mine' for olivia" in result.stderr
+        assert "[defaults.site.olivia]" in result.stderr
+
+
 PERSONAL = (
     '[daic]\naccount = "my-own"\nimage = "/images/mine.sif"\n[olivia]\naccount = "nn1k"\nimage = "/no"\n'
 )
@@ -241,6 +332,21 @@ def test_personal_settings_are_not_used_for_a_script_in_a_file(
     result = slurmgen("render", "--site", "daic", *how)
     assert result.returncode == 2
     assert result.stderr.startswith("error: daic needs an account. Add --account NAME.")
+    assert "personal.toml has one, which a script in a file does not use" in result.stderr
+
+
+def test_checked_in_scripts_name_a_personal_account_that_they_do_not_use(
+    config_dir: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    (tmp_path / "slurmgen.toml").write_text('site = "daic"\n[job.a]')
+    assert "personal.toml has one" in slurmgen("render", "--all", "--write").stderr
+
+
+def test_a_personal_image_that_a_file_does_not_use_is_named(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text('[generic]\nimage = "/x.sif"')
+    assert "image of personal.toml is not used" in slurmgen("render", "-o", "x.sbatch").stderr
+    assert "not used" not in slurmgen("render").stderr
 
 
 @pytest.mark.parametrize(("how", "returncode"), [([], 0), (["-o", "x.sbatch"], 2), (["--write"], 2)])
@@ -280,14 +386,14 @@ def test_explain_names_the_file_that_a_value_comes_from(
     )
     plan = json.loads(slurmgen("explain", "a", "--env", "B=2", "--sbatch", "hold", "--json").stdout)
     wanted = {
-        "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml, so 2 of 4 GPUs on each"),
-        "cpus_per_task": ("slurmgen.toml", "3 CPUs per GPU (from slurmgen.toml) x 2 ranks per task"),
+        "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml [job.a], so 2 GPUs on each: 4 in all"),
+        "cpus_per_task": ("slurmgen.toml", "3 CPUs per GPU (from slurmgen.toml [job.a]) x 2 ranks per task"),
         "modules": ("derived", "the modules that the container's binds need, and those of the request"),
         "account": ("personal.toml", "from personal.toml"),
         "container": ("personal.toml", "from personal.toml"),
-        "env.A": ("slurmgen.toml", "from slurmgen.toml"),
+        "env.A": ("slurmgen.toml", "from slurmgen.toml [job.a]"),
         "env.B": ("request", "as requested"),
-        "directives.nice": ("slurmgen.toml", "from slurmgen.toml"),
+        "directives.nice": ("slurmgen.toml", "from slurmgen.toml [job.a]"),
         "directives.hold": ("request", "as requested"),
     }
     assert {key: (plan["sources"][key], plan["reasons"][key]) for key in wanted} == wanted

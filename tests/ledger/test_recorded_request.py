@@ -73,7 +73,8 @@ def test_changes_overrule_what_was_recorded(project: Path) -> None:
     assert request.script_args == ("--fast",)
     assert request.then == submitted(project).request.then
     assert "gpus" not in again.files
-    assert again.files["time"] == again.files["env.A"] == "slurmgen.toml"
+    files = {"time": "slurmgen.toml [defaults]", "env.A": "slurmgen.toml [job.train]"}
+    assert {key: again.files[key] for key in files} == files
     assert again.command.startswith("slurmgen render train --site daic --gpus 4 --mem 10G")
     assert again.command.endswith("--replace-args -- --fast")
 

@@ -40,3 +40,17 @@ def test_a_refused_job_is_reported_also_if_its_header_states_no_nodes(size: str,
     script = f"#!/bin/bash\n{header}srun python train.py\n"
     out = slurmgen("lint", "-", "--site", "narval", "--select", "SG910", input=script).stdout
     assert "narval refuses such a job: NCCL cannot use several parts of a GPU" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "site"), [("job.sbatch", "mine"), ("a.generic.sbatch", "generic"), ("a.b.sbatch", "mine")]
+)
+def test_lint_uses_the_site_that_submit_uses(name: str, site: str, tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "site_profiles").mkdir()
+    (tmp_path / "site_profiles/mine.toml").write_text(PROFILE)
+    (tmp_path / "slurmgen.toml").write_text('site = "mine"')
+    (tmp_path / name).write_text(SCRIPT.format(nodes=2))
+    out = slurmgen("lint", "--select", "SG909", name).stdout
+    assert ("mine requires NCCL_NET" in out) is (site == "mine")
+    submitted = slurmgen("submit", name, "--dry-run", "--no-lint", "--via", "local")
+    assert f"would submit to site {site}" in submitted.stderr

@@ -253,7 +253,7 @@ def forwards(slurmgen: Run, environ: dict[str, str], tmp_path: Path, route: list
         log = eventually(lambda: "port " in (text := slurmgen("logs", job, env=environ).stdout) and text)
         port = int(log.split()[1])
         free = closed_port()
-        with terminal(["port", job, f"{port}:{free}"], environ) as forwarding:
+        with terminal(["port", job, f"{free}:{port}"], environ) as forwarding:
             forwarding.sees("forwards to port")
             for _ in range(2):
                 with urllib.request.urlopen(f"http://127.0.0.1:{free}/", timeout=30) as page:

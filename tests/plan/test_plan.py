@@ -350,10 +350,10 @@ def test_memory_is_requested_in_the_form_of_the_site(form: str, directives: list
     assert found == directives
 
 
-@pytest.mark.parametrize("mem", ["0", "1M"])
-def test_memory_that_rounds_to_zero_is_rejected(mem: str) -> None:
-    with pytest.raises(RequestError, match="is less than 1M for each of 8"):
-        plan_of(Site(name="x", memory=Memory(form="mem-per-cpu")), gpus=2, mem=mem)
+@pytest.mark.parametrize(("gpus", "mem"), [(2, "0"), (0, "1M")])
+def test_memory_that_rounds_to_zero_is_rejected(gpus: int, mem: str) -> None:
+    with pytest.raises(RequestError, match="is less than 1M for each of"):
+        plan_of(Site(name="x", memory=Memory(form="mem-per-cpu")), gpus=gpus, mem=mem)
 
 
 def test_c10d_is_rejected_with_a_rendezvous_suffix() -> None:

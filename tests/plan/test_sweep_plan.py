@@ -194,7 +194,7 @@ def test_the_command_line_replaces_the_parameters_and_keeps_the_rest(tmp_path: P
         "runs_per_gpu": 1,
         "first": "--lr 0.001",
     }
-    assert shown["reasons"]["sweep.runs"] == "from slurmgen.toml"
+    assert shown["reasons"]["sweep.runs"] == "from slurmgen.toml [job.train]"
     assert "sweep.tasks" in slurmgen("explain", "train").stdout
 
 

@@ -71,6 +71,8 @@ CASES = {
     ],
     "run": [Case("run missing --via local", 2, programs=GIT)],
     "port": [Case("port {job} 6006", 2, programs=SHELL | SLURM)],
+    "path": [Case("path {job}", 2, programs=SHELL | SLURM)],
+    "ssh": [Case("ssh {job}", 2, programs=SHELL | SLURM)],
     "shell": [Case("shell {job} -- true", 2, programs=SHELL | SLURM)],
     "top": [
         Case("top --once", programs=SHELL | SLURM),

@@ -218,3 +218,22 @@ def test_conditions_of_jobs_without_gpus_are_compared_with_their_partitions(tmp_
 def test_the_memory_of_nodes_without_gpus_is_checked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x\.toml:2: cpu_node\.memory: '252 gigs' is not"):
         load_profile(write(tmp_path, "[cpu_node]\nmemory = '252 gigs'"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[node]\nmemory = "512"', "node.memory: '512' is 512M, which no node has. Write 512G"),
+        ('[limits]\nmax_time = "48"', "limits.max_time: '48' is 48 minutes. Write 48:00:00 for hours"),
+    ],
+)
+def test_a_number_that_needs_a_unit_is_refused(
+    text: str, message: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    result = slurmgen("sites", "validate", str(write(tmp_path, text)))
+    assert result.returncode == 1
+    assert message in result.stderr
+
+
+def test_megabytes_as_slurm_reports_them_need_no_unit(tmp_path: Path, slurmgen: Run) -> None:
+    assert slurmgen("sites", "validate", str(write(tmp_path, '[node]\nmemory = "515000"'))).returncode == 0

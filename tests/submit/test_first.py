@@ -568,7 +568,7 @@ def test_the_log_of_an_array_is_not_followed(project: Path, slurmgen: Run) -> No
     assert (reply.returncode, "--follow shows one log" in reply.stderr) == (2, True), reply.stderr
 
 
-@pytest.mark.parametrize("command", ["shell", "port", "top"])
+@pytest.mark.parametrize("command", ["shell", "port", "top", "path", "ssh"])
 def test_a_command_for_one_job_asks_which_job_of_a_race_is_meant(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurmgen: Run
 ) -> None:

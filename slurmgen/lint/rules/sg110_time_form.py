@@ -3,7 +3,7 @@
 ## What it checks
 Checks `--time` and `--time-min` for values that are not in one of Slurm's time formats, and for `24:00`,
 `48:00`, `72:00`, `96:00`, `120:00`, `144:00` and `168:00`. As hours these would be whole days, but they are
-minutes and seconds.
+minutes and seconds. `24`, `48`, `72`, `96` and `168` alone are minutes too.
 
 ## Why it matters
 sbatch rejects `24h`. Slurm ends a job with `--time=24:00` after 24 minutes.
@@ -21,7 +21,6 @@ If the job really takes that number of minutes, such as 24. `00:24:00` shows thi
 https://slurm.schedmd.com/sbatch.html ; rinikerlab/reeds pull request 79
 """
 
-import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
@@ -33,7 +32,6 @@ SEVERITY = "error"
 SUMMARY = "a time limit is invalid, or in minutes instead of hours"
 
 _WORDS = ("UNLIMITED", "INFINITE", "-1")
-_DAYS = r"(24|48|72|96|120|144|168):00"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -42,13 +40,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         value = directive.value
         if directive.name not in ("time", "time-min") or not value or "$" in value:
             continue
-        if re.fullmatch(_DAYS, value):
-            end = directive.value_span.end
+        if hours := units.hours_as_minutes(value):
+            end, minutes = directive.value_span.end, units.canonical_time(units.seconds(value))
             yield Finding(
                 directive.value_span,
-                f"{value} is {value.partition(':')[0]} minutes, not hours",
-                f"write `{value}:00` for hours, or `00:{value}` for minutes",
-                (Edit(Span(end, end), ":00"),),
+                f"{value} is {hours} minutes, not hours",
+                f"write `{hours}:00:00` for hours, or `{minutes}` for minutes",
+                (Edit(Span(end, end), f"{hours}:00:00"[len(value) :]),),
             )
         elif value.upper() not in _WORDS and not _is_time(value):
             yield Finding(

@@ -18,10 +18,10 @@ test: check $(TESTED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" TEST_CONDITION="$${TEST_CONDITION:-by-commit}" \
 	  pytest --numprocesses=6 --dist=loadfile --no-loadscope-reorder
 
-# What needs no Slurm, PyTorch, ssh server or browser.
-QUICK := $(foreach name,adopt cli config containers doctor launchers ledger lint plan results sites slurm status submit sync, \
-  tests/$(name)) $(wildcard tests/test_*.py)
-quick: check $(TESTED)
+# The rules, without Slurm, PyTorch, sshd or a browser: what plans, renders, lints and reads.
+QUICK := $(foreach name,config containers launchers lint plan results sites slurm sync,tests/$(name)) \
+  $(foreach name,files job_spec paths properties refusals request_text script signature text toml_structs,tests/test_$(name).py)
+quick: $(TESTED)
 	$(BIN)/pytest --quick --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(QUICK)
 
 # The tests that compute, under each condition of tests/conftest.py: other kernels, one core, a busy machine. `test` takes the

@@ -108,6 +108,7 @@ NOT_QUICK = {"twin", "Testbed", "testbed", "cluster", "sshd", "server", "either"
 
 
 def is_quick(item: pytest.Item) -> bool:
+    """Whether a test needs none of them, by its fixtures and by what its file imports."""
     assert isinstance(item, pytest.Function)
     return NOT_QUICK.isdisjoint(item.fixturenames) and NOT_QUICK.isdisjoint(vars(item.module))
 

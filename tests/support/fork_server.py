@@ -60,7 +60,7 @@ server.connect({address!r})
 socket.send_fds(server, [b"."], numbers)
 request = [arguments, dict(os.environ), os.getcwd(), numbers, ignored, cpus]
 server.sendall(json.dumps(request).encode() + b"\\n")
-for number in set(passed) - set(ignored):
+for number in passed:  # also an ignored one, which the copy may want to get later
     signal.signal(number, lambda number, _: server.send(bytes([number])))
 code = int(server.recv(8) or -signal.SIGKILL)
 if code < 0:

@@ -1,5 +1,5 @@
 # `make demo` submits a job to a local Slurm; `make test` runs every test. Both install what they need.
-.PHONY: demo test test-conditions test-slurm24 test-frameworks check docs man audit semgrep lock bench clean
+.PHONY: demo test quick test-conditions test-slurm24 test-frameworks check docs man audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -17,6 +17,12 @@ demo: $(READY)
 test: check $(TESTED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" TEST_CONDITION="$${TEST_CONDITION:-by-commit}" \
 	  pytest --numprocesses=6 --dist=loadfile --no-loadscope-reorder
+
+# The rules, without Slurm, PyTorch, sshd or a browser: what plans, renders, lints and reads.
+QUICK := $(foreach name,config containers launchers lint plan results sites slurm sync,tests/$(name)) \
+  $(foreach name,files job_spec paths properties refusals request_text script signature text toml_structs,tests/test_$(name).py)
+quick: $(TESTED)
+	$(BIN)/pytest --quick --ignore=tests/lint/test_limits.py --numprocesses=2 --dist=loadfile $(QUICK)
 
 # The tests that compute, under each condition of tests/conftest.py: other kernels, one core, a busy machine. `test` takes the
 # one of the commit. Not part of `test`, because it takes hours.

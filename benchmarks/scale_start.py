@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from slurmgen import Request, load_site, render, resolve
-from tests.support.fork_server import forking
+from tests.support.fork_server import warm
 from tests.support.twins import Testbed, twin
 
 SITE = load_site("generic")
@@ -27,9 +27,8 @@ def main() -> None:
     counts = [int(word) for word in (sys.argv[1:] or ["1,2,4,8,16,32,64"])[0].split(",")]
     print("nodes", "ranks", *COLUMNS, "load", sep="\t")
     with tempfile.TemporaryDirectory() as name, twin(SITE, nodes=max(counts)) as testbed:
-        folder = Path(name)
-        with forking(folder):
-            measure(testbed, "forked", str(folder / "python"), counts)
+        os.environ |= {"TEST_RUN_OWNER": str(os.getpid()), "TEST_RUN_FOLDER": name}
+        measure(testbed, "forked", str(warm()), counts)
         measure(testbed, "imported", sys.executable, [count for count in counts if count <= IMPORTING])
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from tests.support import command_server
 
@@ -69,15 +67,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Compiled models of another processor, or for other kernels, may crash.
-RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
-COMPILED = Path(tempfile.gettempdir(), f"test-compiled-{RUN}")
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(COMPILED)
+# What the processes of a run share: the server of tests/support/fork_server.py, and compiled models.
+# Models that were compiled on another processor, or for other kernels, may crash.
+OWNER = int(os.environ.setdefault("TEST_RUN_OWNER", str(os.getpid())))
+RUN = os.environ.setdefault("TEST_RUN_FOLDER", str(Path(tempfile.gettempdir(), f"test-run-{OWNER}")))
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{RUN}/compiled"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        shutil.rmtree(COMPILED, ignore_errors=True)
+def pytest_unconfigure() -> None:
+    if os.getpid() == OWNER:
+        shutil.rmtree(RUN, ignore_errors=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,40 +91,32 @@ def pytest_report_header() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="without Slurm, PyTorch, sshd or a browser")
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
-TORCH_JOBS = tuple(
-    f"tests/scenarios/test_{name}.py"
-    for name in ("failing_ranks", "preflight", "programs", "requeue", "training")
+FIRST = (
+    "tests/scenarios/test_requeue.py",
+    "tests/training/test_training_gpu.py",
+    *(f"tests/{name}" for name in ("scenarios", "training", "guide", "campaign", "security", "submit")),
 )
-"""Files whose jobs start many processes with PyTorch. One worker runs them all, to save memory.
-
-They take ten minutes and start first, so that no worker ends with them.
-"""
-FIRST = (*TORCH_JOBS, "tests/training/test_training_gpu.py")
-"The last of them has one test that takes three minutes."
+"The files that take longest start first, so that no worker ends with one of them."
 
 
-def file_of(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
+NOT_QUICK = {"twin", "Testbed", "testbed", "cluster", "sshd", "server", "either", "torch", "warm", "browser"}
+"Names of fixtures and of imports."
 
 
-class Scheduling(LoadFileScheduling):
-    """Gives a worker one file at a time; `TORCH_JOBS` count as one."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = file_of(nodeid)
-        return TORCH_JOBS[0] if file in TORCH_JOBS else file
+def is_quick(item: pytest.Item) -> bool:
+    """Whether a test needs none of them, by its fixtures and by what its file imports."""
+    assert isinstance(item, pytest.Function)
+    return NOT_QUICK.isdisjoint(item.fixturenames) and NOT_QUICK.isdisjoint(vars(item.module))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    return Scheduling(config, log)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: file_of(item.nodeid) not in FIRST)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("quick"):
+        items[:] = filter(is_quick, items)
+    items.sort(key=lambda item: [not item.nodeid.startswith(first) for first in FIRST])
 
 
 HOMES = itertools.count()

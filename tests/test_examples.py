@@ -1,8 +1,6 @@
 """The projects in examples/: their scripts are current, and their training runs."""
 
-import os
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -12,7 +10,8 @@ import pytest
 from slurmgen import Request, Site
 from slurmgen.site_trial import try_scripts
 from slurmgen.sites.profiles import load_profile, profile_warnings
-from tests.conftest import AT_EXIT, REPOSITORY, THREADS, Run
+from tests.conftest import REPOSITORY, Run
+from tests.support.ranks import start
 
 EXAMPLES = REPOSITORY / "examples"
 JOBS = [
@@ -60,14 +59,7 @@ def test_the_annotated_profile_sets_every_top_level_key() -> None:
 )
 def test_the_training_runs(example: str, launcher: list[str], tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / example / "train.py", tmp_path)
-    done = subprocess.run(
-        [sys.executable, *launcher, "train.py", "--epochs", "2"],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": THREADS, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": AT_EXIT},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    command = [sys.executable, *launcher, "train.py", "--epochs", "2"]
+    done = start([(command, {"CUDA_VISIBLE_DEVICES": ""})], tmp_path).ended()
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.rglob("*.pt")) or list(tmp_path.rglob("*.ckpt"))

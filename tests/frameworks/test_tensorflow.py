@@ -6,19 +6,20 @@ import shlex
 import pytest
 
 from tests.guide.pages import shown_output
-from tests.guide.running import GUIDE, Completed, run
+from tests.guide.running import GUIDE, run
 from tests.support.ports import free_port
+from tests.support.ranks import Ended
 
 from .environments import PYTHON, variables
 
 WORKERS = GUIDE / "tensorflow_workers.py"
 
 
-def tensorflow(*argv: object, **env: str) -> Completed:
+def tensorflow(*argv: object, **env: str) -> Ended:
     return run(PYTHON["tensorflow"], *map(str, argv), env=variables("tensorflow") | env)
 
 
-def step(command: str) -> Completed:
+def step(command: str) -> Ended:
     """Run a command as the two tasks of a Slurm step on one node."""
     tasks = [f"SLURM_PROCID={rank} SLURM_LOCALID={rank} {command} & p{rank}=$!" for rank in range(2)]
     slurm = {

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.ranks import Ended
 
 from .pages import shown_output
-from .running import GUIDE, Completed, run
+from .running import GUIDE, run
 
 SCRIPT = GUIDE / "accelerate_loop.py"
 NODE, NODES = (GUIDE / f"accelerate_{name}.yaml" for name in ("1_node", "2_nodes"))
@@ -19,7 +20,7 @@ LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
 CPU = ["--mixed_precision=no"]  # bf16 needs a GPU
 
 
-def launch(folder: Path, *args: str) -> Completed:
+def launch(folder: Path, *args: str) -> Ended:
     """Two processes with the config file of one node."""
     done = run(
         *LAUNCH, "--config_file", NODE, "--num_processes=2", *CPU, SCRIPT, "--cpu", "--run-dir", folder, *args
@@ -44,18 +45,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> Completed:
+def done(folder: Path) -> Ended:
     return launch(folder)
 
 
-def test_each_sample_of_the_test_set_counts_once(done: Completed) -> None:
+def test_each_sample_of_the_test_set_counts_once(done: Ended) -> None:
     command = "accelerate launch --config_file accelerate_1_node.yaml accelerate_loop.py"
     (here, counted), (there, shown) = map(correct, (done.out, shown_output("accelerate", command)))
     assert here == there == {("0", "101"), ("1", "101"), ("2", "101")}
     assert counted == pytest.approx(shown, abs=3)  # another processor rounds differently
 
 
-def test_a_continued_run_ends_with_the_same_weights(done: Completed, folder: Path, tmp_path: Path) -> None:
+def test_a_continued_run_ends_with_the_same_weights(done: Ended, folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
     launch(tmp_path, "--epochs", "1")
     assert accuracies(launch(tmp_path).out) == accuracies(done.out)[1:]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from .forked import run_ranks
+from tests.support.ranks import Ended
+
 from .pages import shown_output
-from .running import GUIDE, Completed, run, torchrun
+from .running import GUIDE, run, run_ranks, torchrun
 
 SCRIPT = "checkpoints.py"
 LAUNCH = ["--standalone", "--nproc-per-node=2", "--max-restarts=1"]
@@ -20,7 +21,7 @@ STARTS = re.compile(r"rank (\d+) of (\d+) starts at step (\d+)")
 DONE = re.compile(r"rank \d+ done: weights (\d+\.\d{9})")
 
 
-def weights(done: Completed) -> set[str]:
+def weights(done: Ended) -> set[str]:
     """What the ranks print at their end."""
     assert done.returncode == 0, done.err
     found = DONE.findall(done.out)
@@ -28,7 +29,7 @@ def weights(done: Completed) -> set[str]:
     return set(found)
 
 
-def starts(done: Completed) -> list[int]:
+def starts(done: Ended) -> list[int]:
     """The first step of each start of rank 0."""
     return [int(step) for rank, _, step in STARTS.findall(done.out) if rank == "0"]
 
@@ -39,7 +40,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Completed:
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """The last rank is killed in step 10; torchrun restarts the ranks."""
     asked = [GUIDE / SCRIPT, "--run-dir", tmp_path_factory.mktemp("killed"), "--send", "9", "10"]
     own_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
@@ -50,7 +51,7 @@ def test_all_ranks_agree(undisturbed: set[str]) -> None:
     assert len(undisturbed) == 1
 
 
-def test_a_killed_rank_restarts_all_ranks_from_the_checkpoint(killed: Completed) -> None:
+def test_a_killed_rank_restarts_all_ranks_from_the_checkpoint(killed: Ended) -> None:
     assert sorted(STARTS.findall(killed.out)) == [
         ("0", "2", "0"),
         ("0", "2", "8"),
@@ -60,12 +61,12 @@ def test_a_killed_rank_restarts_all_ranks_from_the_checkpoint(killed: Completed)
 
 
 def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(
-    killed: Completed, undisturbed: set[str]
+    killed: Ended, undisturbed: set[str]
 ) -> None:
     assert weights(killed) == undisturbed
 
 
-def test_the_page_shows_the_output_of_the_killed_run(killed: Completed) -> None:
+def test_the_page_shows_the_output_of_the_killed_run(killed: Ended) -> None:
     shown = shown_output(
         "checkpoints", f"torchrun {' '.join(LAUNCH)} examples/guide/checkpoints.py --send 9 10"
     )
@@ -75,7 +76,7 @@ def test_the_page_shows_the_output_of_the_killed_run(killed: Completed) -> None:
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Completed]:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     """One rank gets SIGUSR2 in step 5."""
     folder = tmp_path_factory.mktemp("stopped")
     send = ["--send", str(int(signal.SIGUSR2)), "5"]
@@ -84,7 +85,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Completed]:
     )
 
 
-def test_a_signal_to_one_rank_stops_all_after_the_same_step(stopped: tuple[Path, Completed]) -> None:
+def test_a_signal_to_one_rank_stops_all_after_the_same_step(stopped: tuple[Path, Ended]) -> None:
     folder, done = stopped
     assert (done.returncode, (folder / "again").exists()) == (1, True)
     assert torch.load(folder / "checkpoint.pt")["step"] == 6
@@ -92,7 +93,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(stopped: tuple[Path,
 
 
 def test_a_stopped_run_continues_to_the_weights_of_an_undisturbed_one(
-    stopped: tuple[Path, Completed], undisturbed: set[str], tmp_path: Path
+    stopped: tuple[Path, Ended], undisturbed: set[str], tmp_path: Path
 ) -> None:
     done = run_ranks(SCRIPT, "--run-dir", str(shutil.copytree(stopped[0], tmp_path / "copy")))
     assert starts(done) == [6]
@@ -100,7 +101,7 @@ def test_a_stopped_run_continues_to_the_weights_of_an_undisturbed_one(
 
 
 def test_a_checkpoint_of_two_ranks_continues_on_three_but_not_bit_for_bit(
-    stopped: tuple[Path, Completed], undisturbed: set[str], tmp_path: Path
+    stopped: tuple[Path, Ended], undisturbed: set[str], tmp_path: Path
 ) -> None:
     done = run_ranks(SCRIPT, "--run-dir", str(shutil.copytree(stopped[0], tmp_path / "copy")), ranks=3)
     assert starts(done) == [6]

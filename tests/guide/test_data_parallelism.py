@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from .forked import run_ranks
+from .running import run_ranks
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from .running import GUIDE, REPOSITORY, Completed, python, torchrun
+from tests.support.ranks import Ended
+
+from .running import GUIDE, REPOSITORY, python, torchrun
 
 SCRIPTS = {
     "single GPU": "single_gpu_to_ddp_before.py",
@@ -35,7 +37,7 @@ def test_the_page_states_the_lines_of_code(framework: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Completed, Path]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Ended, Path]]:
     folders = {name: tmp_path_factory.mktemp(name) for name in START}
     return {name: (START[name](SCRIPTS[name], cwd=folders[name]), folders[name]) for name in START}
 
@@ -45,7 +47,7 @@ def accuracies(out: str) -> list[tuple[str, str]]:
 
 
 def test_lightning_computes_what_the_page_shows_and_plain_ddp_too(
-    tmp_path: Path, trained: dict[str, tuple[Completed, Path]]
+    tmp_path: Path, trained: dict[str, tuple[Ended, Path]]
 ) -> None:
     page = (REPOSITORY / "docs" / "guide" / "frameworks.md").read_text()
     rows = re.findall(r"^\| epoch (\d) \| (\S+) \| (\S+) \|", page, re.M)
@@ -59,7 +61,7 @@ def test_lightning_computes_what_the_page_shows_and_plain_ddp_too(
 
 @pytest.mark.parametrize("name", START)
 def test_the_framework_prints_once_and_learns_as_well(
-    name: str, trained: dict[str, tuple[Completed, Path]]
+    name: str, trained: dict[str, tuple[Ended, Path]]
 ) -> None:
     done, _ = trained[name]
     assert done.returncode == 0, done.err
@@ -70,7 +72,7 @@ def test_the_framework_prints_once_and_learns_as_well(
 
 @pytest.mark.parametrize("name", START)
 def test_the_framework_saves_the_names_of_the_single_gpu_script(
-    name: str, trained: dict[str, tuple[Completed, Path]]
+    name: str, trained: dict[str, tuple[Ended, Path]]
 ) -> None:
     saved = torch.load(trained[name][1] / "model.pt", weights_only=True)
     assert list(saved) == ["0.weight", "0.bias", "2.weight", "2.bias"]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from .forked import run_ranks
+from tests.support.ranks import Ended
+
 from .pages import shown_output
-from .running import Completed, torchrun
+from .running import run_ranks, torchrun
 
 SCRIPT = "fsdp.py"
 close = partial(pytest.approx, abs=3e-4)  # the last digit varies with kernels and ranks
@@ -24,14 +25,14 @@ dist.destroy_process_group()
 """
 
 
-def losses(done: Completed) -> list[float]:
+def losses(done: Ended) -> list[float]:
     """Loss and norm of each step."""
     assert done.returncode == 0, done.err
     steps = re.findall(r"rank 0 step \d+ loss ([\d.]+) norm ([\d.]+)", done.out)
     return [float(value) for step in steps for value in step]
 
 
-def kept(done: Completed, rank: int = 0) -> dict[str, int]:
+def kept(done: Ended, rank: int = 0) -> dict[str, int]:
     """The bytes that a rank reported."""
     assert done.returncode == 0, done.err
     (line,) = re.findall(rf"rank {rank} bytes: (.* forward \d+)", done.out)
@@ -44,43 +45,43 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def two(saved: Path) -> Completed:
+def two(saved: Path) -> Ended:
     return torchrun(SCRIPT, "--steps", "3", "--save", str(saved))
 
 
 @pytest.fixture(scope="module")
-def one() -> Completed:
+def one() -> Ended:
     return run_ranks(SCRIPT, "--steps", "6", ranks=1)
 
 
-def test_two_ranks_learn_what_one_rank_learns(two: Completed, one: Completed) -> None:
+def test_two_ranks_learn_what_one_rank_learns(two: Ended, one: Ended) -> None:
     assert losses(two) == close(losses(one)[:6])
 
 
-def test_the_page_shows_the_output(two: Completed) -> None:
+def test_the_page_shows_the_output(two: Ended) -> None:
     command = "torchrun --standalone --nproc-per-node=2 examples/guide/fsdp.py --steps 3 --save runs/three"
-    shown = Completed(0, shown_output("fsdp", command), "")
+    shown = Ended([0], shown_output("fsdp", command), "")
     assert (losses(two), kept(two)) == (close(losses(shown)), kept(shown))
 
 
-def test_each_of_two_ranks_keeps_half_of_everything(two: Completed) -> None:
+def test_each_of_two_ranks_keeps_half_of_everything(two: Ended) -> None:
     half = {name: count // 2 for name, count in ONE_RANK_BYTES.items()}
     for rank in (0, 1):
         assert half.items() <= kept(two, rank).items()
 
 
-def test_after_the_forward_pass_only_the_head_is_gathered(two: Completed) -> None:
+def test_after_the_forward_pass_only_the_head_is_gathered(two: Ended) -> None:
     head = (64 * 10 + 10) * 4
     assert kept(two)["after forward"] - kept(two)["parameters"] == head // 2
 
 
-def test_keep_gathered_holds_all_parameters_after_the_forward_pass(one: Completed) -> None:
+def test_keep_gathered_holds_all_parameters_after_the_forward_pass(one: Ended) -> None:
     done = run_ranks(SCRIPT, "--steps", "3", "--keep-gathered", "--save-memory")
     assert kept(done)["after forward"] == ONE_RANK_BYTES["parameters"]
     assert losses(done) == close(losses(one)[:6])
 
 
-def test_bf16_keeps_fp32_shards_and_changes_the_loss_a_little(two: Completed) -> None:
+def test_bf16_keeps_fp32_shards_and_changes_the_loss_a_little(two: Ended) -> None:
     done = run_ranks(SCRIPT, "--steps", "3", "--precision", "bf16")
     assert kept(done)["parameters"] == kept(two)["parameters"]
     last = [losses(run)[-2] for run in (done, two)]
@@ -88,15 +89,13 @@ def test_bf16_keeps_fp32_shards_and_changes_the_loss_a_little(two: Completed) ->
     assert last[0] != last[1]
 
 
-def test_a_sharded_checkpoint_of_two_ranks_continues_on_one(
-    two: Completed, saved: Path, one: Completed
-) -> None:
+def test_a_sharded_checkpoint_of_two_ranks_continues_on_one(two: Ended, saved: Path, one: Ended) -> None:
     assert losses(two)
     done = run_ranks(SCRIPT, "--steps", "3", "--load", str(saved), ranks=1)
     assert losses(done) == close(losses(one)[6:])
 
 
-def test_the_full_state_dict_is_a_plain_file(two: Completed, saved: Path) -> None:
+def test_the_full_state_dict_is_a_plain_file(two: Ended, saved: Path) -> None:
     import torch
 
     assert losses(two)

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.guide.forked import Forked, forked
-from tests.guide.running import GUIDE, Completed, run, torchrun
+from tests.guide.running import GUIDE, run, run_ranks, torchrun
 from tests.support.ports import free_port
+from tests.support.ranks import Ended
 
 
-def start(rank: int, address: str, at: int, seconds: str = "4", world_size: int = 2) -> Completed:
+def start(rank: int, address: str, at: int, seconds: str = "4", world_size: int = 2) -> Ended:
     env = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "MASTER_ADDR": address, "MASTER_PORT": str(at)}
     return run(sys.executable, GUIDE / "hangs_start.py", "--timeout", seconds, env=env)
 
 
 @pytest.fixture(scope="module")
-def exercise() -> tuple[Completed, Completed]:
+def exercise() -> tuple[Ended, Ended]:
     """The two ranks of the exercise: rank 1 looks for rank 0 at another port."""
     first, second = free_port(), free_port()
     with ThreadPoolExecutor() as pool:
@@ -30,14 +30,14 @@ def exercise() -> tuple[Completed, Completed]:
         return zero.result(), one.result()
 
 
-def test_with_two_ports_rank_0_waits_for_clients(exercise: tuple[Completed, Completed]) -> None:
+def test_with_two_ports_rank_0_waits_for_clients(exercise: tuple[Ended, Ended]) -> None:
     assert re.search(
         r"DistStoreError: Timed out after \d+ seconds waiting for clients\. 1/2 clients joined\.",
         exercise[0].err,
     )
 
 
-def test_with_two_ports_rank_1_cannot_connect(exercise: tuple[Completed, Completed]) -> None:
+def test_with_two_ports_rank_1_cannot_connect(exercise: tuple[Ended, Ended]) -> None:
     assert re.search(
         r"DistNetworkError: The client socket has timed out after 4000ms while trying to connect to "
         r"\(127\.0\.0\.1, \d+\)\.",
@@ -45,7 +45,7 @@ def test_with_two_ports_rank_1_cannot_connect(exercise: tuple[Completed, Complet
     )
 
 
-def test_the_first_lines_of_the_two_ranks_show_the_two_ports(exercise: tuple[Completed, Completed]) -> None:
+def test_the_first_lines_of_the_two_ranks_show_the_two_ports(exercise: tuple[Ended, Ended]) -> None:
     zero, one = (re.search(r"meets at 127\.0\.0\.1:(\d+)", done.out) for done in exercise)
     assert zero
     assert one
@@ -83,17 +83,17 @@ def test_a_host_that_does_not_resolve_ends_in_the_same_message_as_one_that_is_si
 
 
 @pytest.fixture
-def fault(tmp_path: Path) -> Callable[..., Forked]:
+def fault(tmp_path: Path) -> Callable[..., Ended]:
     """Runs a fault; those that end by themselves have time, because a machine may be busy."""
 
-    def run(name: str, seconds: int = 100) -> Forked:
+    def run(name: str, seconds: int = 100) -> Ended:
         asked = ("--fault", name, "--timeout", str(seconds))
-        return forked(GUIDE / "hangs.py", *asked, cwd=tmp_path, grace=5)
+        return run_ranks("hangs.py", *asked, cwd=tmp_path, grace=5)
 
     return run
 
 
-def test_a_collective_on_rank_0_only_first_gives_wrong_sums(fault: Callable[..., Forked]) -> None:
+def test_a_collective_on_rank_0_only_first_gives_wrong_sums(fault: Callable[..., Ended]) -> None:
     out = fault("rank-0-only").out
     assert "rank 0: the sum of accuracy is 1.5" in out
     assert "rank 1: the sum of gradient is 1.5" in out
@@ -116,13 +116,13 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize(("name", "message"), MESSAGES.items())
-def test_each_wait_ends_with_its_message(name: str, message: str, fault: Callable[..., Forked]) -> None:
+def test_each_wait_ends_with_its_message(name: str, message: str, fault: Callable[..., Ended]) -> None:
     done = fault(name, 20)
     assert 1 in done.returncodes
     assert re.search(message, done.err)
 
 
-def test_a_rank_that_leaves_closes_the_connections_of_the_others(fault: Callable[..., Forked]) -> None:
+def test_a_rank_that_leaves_closes_the_connections_of_the_others(fault: Callable[..., Ended]) -> None:
     assert re.search(r"Connection (?:closed|reset) by peer", fault("one-rank-leaves").err)
 
 

@@ -13,8 +13,8 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from tests.conftest import AT_EXIT, REPOSITORY, THREADS, Run
-from tests.guide.forked import forked, forked_alone
-from tests.guide.running import python, torchrun
+from tests.guide.running import python, run_ranks, torchrun
+from tests.support.fork_server import warm
 from tests.support.twins import twin
 
 LADDER = REPOSITORY / "examples" / "ladder"
@@ -63,7 +63,7 @@ def test_a_rung_learns_and_one_rank_prints(rung: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rung", RUNGS, ids=name)
 def test_help_needs_no_launcher(rung: Path, tmp_path: Path) -> None:
-    shown = forked_alone(rung, "--help", cwd=tmp_path)
+    shown = python(rung, "--help", cwd=tmp_path)
     assert shown.returncodes == [0], shown.err
     assert {"--epochs", "--batch-size"} <= set(re.findall(r"--[a-z-]+", shown.out))
 
@@ -73,7 +73,7 @@ def test_one_and_two_ranks_learn_the_same(tmp_path: Path) -> None:
     for ranks in (1, 2):
         folder = tmp_path / str(ranks)
         folder.mkdir()
-        done = forked(TORCHRUN, "--epochs", "1", "--batch-size", "128", ranks=ranks, cwd=folder)
+        done = run_ranks(TORCHRUN, "--epochs", "1", "--batch-size", "128", ranks=ranks, cwd=folder)
         assert done.returncodes == [0] * ranks, done.err
         found.append(weights(folder))
     for key, one in found[0].items():
@@ -81,14 +81,14 @@ def test_one_and_two_ranks_learn_the_same(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_the_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
-    done = forked(TORCHRUN, "--batch-size", "63", cwd=tmp_path)
+    done = run_ranks(TORCHRUN, "--batch-size", "63", cwd=tmp_path)
     assert 0 not in done.returncodes
     assert "--batch-size 63 is not divisible by 2 ranks" in done.err
 
 
 def test_srun_without_torchrun_starts_the_same_ranks(tmp_path: Path) -> None:
-    done = forked(SLURM, "--epochs", "1", "--batch-size", "128", cwd=tmp_path)
-    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--time=10", sys.executable, str(SLURM))
+    done = run_ranks(SLURM, "--epochs", "1", "--batch-size", "128", cwd=tmp_path)
+    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--time=10", str(warm()), str(SLURM))
     variables = {"OMP_NUM_THREADS": THREADS, "PYTHONPATH": AT_EXIT}
     with twin("generic") as testbed:
         log = testbed.run(*step, "--epochs", "1", "--batch-size", "128", **variables)
@@ -101,7 +101,7 @@ CUT = """loss.backward()
             if os.environ.get("CUT") == f"{epoch} {step} {rank}":
                 os.kill(os.getpid(), int(os.environ["SIGNAL"]))"""
 CHANGES = {
-    "8192, ": "2048, ",  # 32 steps in each epoch
+    "8192, ": "768, ",  # 12 steps in each epoch
     "nn.ReLU()": "nn.Sequential(nn.ReLU(), nn.Dropout(0.1))",  # draws random numbers
     "loss.backward()": CUT,
 }
@@ -118,19 +118,24 @@ def changed(rung: Path, folder: Path) -> Path:
     return copy
 
 
+def cut_at(place: str, number: signal.Signals) -> dict[str, str]:
+    """The variables of a changed rung that send a signal in `EPOCH STEP RANK`."""
+    return {"CUT": place, "SIGNAL": str(number.value)}
+
+
 @pytest.mark.parametrize("rung", RESUMABLE, ids=name)
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(rung: Path, tmp_path: Path) -> None:
     script, whole, cut = changed(rung, tmp_path), tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
     cut.mkdir()
-    done = forked(script, *ARGUMENTS, cwd=whole)
+    done = run_ranks(script, *ARGUMENTS, cwd=whole)
     assert len(accuracies(done.out)) == 3, done.err
 
-    killed = forked(script, *ARGUMENTS, cwd=cut, CUT="1 10 1", SIGNAL=str(signal.SIGKILL.value))
+    killed = run_ranks(script, *ARGUMENTS, cwd=cut, env=cut_at("1 4 1", signal.SIGKILL))
     assert killed.returncodes[1] == -signal.SIGKILL, killed.err
-    stopped = forked(script, *ARGUMENTS, cwd=cut, CUT="1 20 1", SIGNAL=str(signal.SIGUSR2.value))
+    stopped = run_ranks(script, *ARGUMENTS, cwd=cut, env=cut_at("1 8 1", signal.SIGUSR2))
     assert stopped.returncodes == [75, 75], stopped.err
-    ended = forked(script, *ARGUMENTS, cwd=cut)
+    ended = run_ranks(script, *ARGUMENTS, cwd=cut)
     assert ended.returncodes == [0, 0], ended.err
     assert differing(weights(cut), weights(whole)) == []
 
@@ -138,7 +143,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(rung: Path, tmp_path: P
 @pytest.mark.parametrize("rung", RESUMABLE, ids=name)
 def test_a_signal_asks_for_a_requeue_under_torchrun(rung: Path, tmp_path: Path) -> None:
     requeue = tmp_path / "requeue"
-    asked = {"CUT": "0 3 1", "SIGNAL": str(signal.SIGUSR2.value), "REQUEUE_FILE": str(requeue)}
+    asked = {**cut_at("0 3 1", signal.SIGUSR2), "REQUEUE_FILE": str(requeue)}
     stopped = torchrun(changed(rung, tmp_path), *ARGUMENTS, cwd=tmp_path, env=asked)
     assert (stopped.returncode, requeue.exists()) == (1, True), stopped.err
 

@@ -1,11 +1,11 @@
 """The same ranks under mp.spawn, torchrun and srun, and the errors that docs/guide/launchers.md names."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import warm
 from tests.support.ports import free_port
 from tests.support.twins import twin
 
@@ -30,7 +30,7 @@ def test_srun_starts_two_ranks_on_two_nodes_that_communicate() -> None:
         (testbed.folder / "job.sh").write_text(
             "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
             f"export MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()} OMP_NUM_THREADS=1\n"
-            f"srun {sys.executable} {GUIDE / 'launchers.py'}\n"
+            f"srun {warm()} {GUIDE / 'launchers.py'}\n"
         )
         job = testbed.run("sbatch", "--parsable", "--output=log", "job.sh").strip()
         testbed.wait(job, 300)

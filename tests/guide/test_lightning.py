@@ -7,30 +7,32 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import warm
 from tests.support.ports import free_port
+from tests.support.ranks import Ended
 from tests.support.twins import twin
 
 from .pages import shown_output
-from .running import GUIDE, Completed, python, run
+from .running import GUIDE, python, run, run_each
 
 SCRIPT = "lightning_trainer.py"
 
 
-def step(*args: str, tasks_per_node: int = 2, **env: str) -> Completed:
+def step(*args: str, tasks_per_node: int = 2, **env: str) -> Ended:
     """Run the script as two tasks of a Slurm step on one node."""
-    command = shlex.join([sys.executable, str(GUIDE / SCRIPT), *args])
     job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "1", "SLURM_NODEID": "0"}
     size = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": str(tasks_per_node)}
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    tasks = [f"SLURM_PROCID={rank} SLURM_LOCALID={rank} {command} & p{rank}=$!" for rank in range(2)]
-    return run("bash", "-c", "\n".join([*tasks, "wait $p0 && wait $p1"]), env=job | size | meeting | env)
+    tasks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
+    environments = [job | size | meeting | env | task for task in tasks]
+    return run_each([sys.executable, GUIDE / SCRIPT, *args], environments)
 
 
-def ranks(done: Completed) -> list[tuple[str, str]]:
+def ranks(done: Ended) -> list[tuple[str, str]]:
     return sorted(re.findall(r"rank (\d) of (\d): local rank", done.out))
 
 
-def ends(done: Completed) -> set[tuple[str, str]]:
+def ends(done: Ended) -> set[tuple[str, str]]:
     """Accuracy and number of steps that the ranks print last."""
     return set(re.findall(r"accuracy ([\d.]+) after (\d+) steps", done.out))
 
@@ -47,7 +49,7 @@ def test_two_tasks_share_the_data_and_one_prepares_it(tmp_path: Path) -> None:
     assert ranks(done) == [("0", "2"), ("1", "2")]
     assert done.out.count("preparing data") == 1
     shown = shown_output("lightning", "srun --ntasks-per-node=2 python examples/guide/lightning_trainer.py")
-    ((here, steps),), ((there, shown_steps),) = ends(done), ends(Completed(0, shown, ""))
+    ((here, steps),), ((there, shown_steps),) = ends(done), ends(Ended([0], shown, ""))
     assert steps == shown_steps
     assert float(here) == pytest.approx(float(there), abs=0.02)  # another processor rounds differently
 
@@ -97,7 +99,7 @@ Trainer(devices=2, accelerator="cpu", logger=False, enable_checkpointing=False).
 
 def test_the_script_runs_on_two_nodes_of_a_real_slurm(tmp_path: Path) -> None:
     with twin("daic", nodes=2) as testbed:
-        argv = [sys.executable, str(GUIDE / SCRIPT), "--run-dir", str(tmp_path), "--epochs", "1"]
+        argv = [str(warm()), str(GUIDE / SCRIPT), "--run-dir", str(tmp_path), "--epochs", "1"]
         srun = f"srun --cpus-per-task=1 {shlex.join(argv)}"
         head = "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
         log = testbed.batch(head + srun, "--nodes=2", "--ntasks-per-node=2", "--account=a", "--time=10")

@@ -4,10 +4,12 @@ import re
 import shlex
 import sys
 
+from tests.support.fork_server import warm
 from tests.support.ports import free_port
+from tests.support.ranks import Ended
 from tests.support.twins import twin
 
-from .running import GUIDE, Completed, python, ranks_of, run, torchrun
+from .running import GUIDE, python, ranks_of, run, torchrun
 
 
 def test_every_rank_of_torchrun_reports_its_place() -> None:
@@ -48,7 +50,7 @@ def test_a_rank_of_accelerate_reports_its_launcher() -> None:
     ]
 
 
-def assert_refused(completed: Completed, advice: str) -> None:
+def assert_refused(completed: Ended, advice: str) -> None:
     assert completed.returncode == 1
     (line,) = completed.err.splitlines()
     assert line.startswith("error: ")
@@ -73,7 +75,7 @@ def test_tasks_of_a_real_slurm_on_two_nodes_report_their_places() -> None:
     with twin("daic") as testbed:
         log = testbed.batch(
             "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n"
-            f"{sys.executable} {GUIDE / 'ranks.py'}\nsrun {sys.executable} {GUIDE / 'ranks.py'}\n"
+            f"{warm()} {GUIDE / 'ranks.py'}\nsrun {warm()} {GUIDE / 'ranks.py'}\n"
         )
     assert "error: this process is in a Slurm job, but no launcher started it" in log
     assert sorted(re.findall(r"^rank (\d) of 4: local rank (\d) on node (\d) .*by srun$", log, re.M)) == [

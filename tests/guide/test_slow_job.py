@@ -8,14 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from .forked import run_ranks
-from .running import GUIDE, Completed, ranks_of, torchrun
+from tests.support.ranks import Ended
+
+from .running import GUIDE, ranks_of, run_ranks, torchrun
 
 SCRIPT = runpy.run_path(str(GUIDE / "slow_job.py"))
 Shares = dict[str, int]
 
 
-def shares(completed: Completed) -> dict[int, Shares]:
+def shares(completed: Ended) -> dict[int, Shares]:
     """The percentages by rank and part."""
     assert completed.returncode == 0, completed.err
     lines = {rank: re.findall(r"(\w+) (\d+)%", line) for rank, (line,) in ranks_of(completed.out).items()}

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.guide.forked import run_ranks
-from tests.guide.running import Completed, torchrun
+from tests.guide.running import run_ranks, torchrun
+from tests.support.ranks import Ended
 
 DELAY = 1000  # ms; much more than a busy machine delays the median of five steps
 
 
 @pytest.mark.parametrize(("slow", "start"), [(0, torchrun), (1, run_ranks)])
 def test_the_slowest_rank_is_named_and_the_other_one_waits_for_it(
-    slow: int, start: Callable[..., Completed]
+    slow: int, start: Callable[..., Ended]
 ) -> None:
     done = start("uneven_load.py", "--steps", "5", "--slow-rank", str(slow), "--slow-ms", str(DELAY))
     assert done.returncode == 0, done.err
@@ -24,12 +24,12 @@ def test_the_slowest_rank_is_named_and_the_other_one_waits_for_it(
 
 
 @pytest.fixture(scope="module")
-def joined() -> Completed:
+def joined() -> Ended:
     return torchrun("uneven_load_join.py")
 
 
 @pytest.mark.parametrize(("rank", "steps"), [(0, 3), (1, 5)])
-def test_with_join_each_rank_trains_on_all_its_batches(joined: Completed, rank: int, steps: int) -> None:
+def test_with_join_each_rank_trains_on_all_its_batches(joined: Ended, rank: int, steps: int) -> None:
     assert f"rank {rank} made {steps} steps; the weights of all ranks are equal" in joined.out
 
 

@@ -3,17 +3,16 @@
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.support import command_server
+from tests.support.fork_server import environment, warm
 from tests.support.twins import Testbed, slurm, twin
 
-BIN = Path(sys.executable).parent
+BIN = environment() / "bin"
 ON_SITE = {
     # The tutorial's `uv sync` would fetch gigabytes; here the environment of this checkout serves.
     "daic": ["--account", "ewi-insy-prb", "--python-env", f"venv:{BIN.parent}"],
@@ -73,6 +72,7 @@ def site() -> Iterator[Callable[[str], Site]]:
 
     def start(name: str) -> Site:
         if name not in running:
+            warm()
             context = twin(name, nodes=2, ssh=name in ON_SITE)
             running[name] = (context, Site(name, context.__enter__()))
         return running[name][1]

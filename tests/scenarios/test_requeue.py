@@ -3,17 +3,20 @@
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from slurmgen import Request, load_site, render, resolve
 from tests.conftest import AT_EXIT, REPOSITORY
-from tests.scenarios.conftest import BIN, Site
+from tests.scenarios.conftest import Site
 from tests.support.twins import NOT_ENDED, Testbed, eventually
 
+BIN = Path(sys.executable).parent  # not that of fork_server.py, whose ranks get no signals from Slurm
 SIZE = ("--batch-size", "68", "--epochs", "2")  # 44 steps
 EXAMPLES = REPOSITORY / "examples" / "requeue"
 TRAIN = ("--task", "mnist", "--data", "digits", *SIZE, "--crop-padding", "2")

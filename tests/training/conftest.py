@@ -8,8 +8,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "training")]
 
-from training_launch import Launcher  # noqa: E402 (found only by the line above)
-from training_ranks import Ranks  # noqa: E402
+from training_launch import Launcher, Ranks  # noqa: E402 (found only by the line above)
 
 
 @pytest.fixture(scope="session")

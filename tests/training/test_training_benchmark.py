@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import scaling
 from PIL import Image
-from training_launch import TRAINING
-from training_ranks import Ranks, launched
+from training_launch import Ranks, launched
 
 SPEED = r"^mlp, (no|with) data loading: (\d+) images/s, (\d+) per rank, [\d.]+ GFLOP/s per rank$"
 SIZE = r"^all-reduce +(\d+) KiB: +\d+ us, bus +[\d.]+ GB/s$"
@@ -36,9 +34,10 @@ def test_the_benchmark_writes_no_run(ranks: Ranks, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_help_of_the_benchmark_ends_with_status_0() -> None:
-    command = [sys.executable, str(TRAINING / "benchmark.py"), "--help"]
-    assert "--steps N" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def test_help_of_the_benchmark_ends_with_status_0(ranks: Ranks) -> None:
+    run = ranks.run("benchmark", ["--help"], [{}])
+    assert run.returncodes == [0]
+    assert "--steps N" in run.out
 
 
 def test_scaling_reads_the_metrics_of_a_run(ranks: Ranks, tmp_path: Path) -> None:

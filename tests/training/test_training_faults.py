@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from training_ranks import Ranks, Started
+from training_launch import Ranks, Started
 
 SMALL = ("--task", "mnist", "--data", "synthetic", "--limit", "100", "--batch-size", "20")
 LONG = (*SMALL, "--epochs", "100000")
@@ -26,8 +26,8 @@ def wait_for(started: Started, line: str) -> None:
 def test_a_stopped_rank_is_named_and_ends_the_run(framework: str, ranks: Ranks) -> None:
     started = ranks.start(framework, *LONG, "--step-timeout", "3", "--start-timeout", "60")
     wait_for(started, "epoch 2/")
-    os.kill(started.processes[1].pid, signal.SIGSTOP)
-    started.processes[0].join(600)
+    os.kill(started.processes[1].pid, signal.SIGTSTP)  # it stops the copy: see fork_server.py
+    started.processes[0].wait(600)
     os.kill(started.processes[1].pid, signal.SIGKILL)
     run = started.ended()
     assert run.returncodes[0] == 1
@@ -42,7 +42,7 @@ def test_a_suspended_run_goes_on(ranks: Ranks) -> None:
     )
     wait_for(started, "epoch 2/")
     for process in started.processes:
-        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(process.pid, signal.SIGTSTP)
     time.sleep(6)
     for process in started.processes:
         os.kill(process.pid, signal.SIGCONT)

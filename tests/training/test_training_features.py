@@ -10,8 +10,8 @@ import torch
 from images import load
 from models import build_model
 from resume import Checkpoints
+from training_launch import Ranks, launched
 from training_options import ALONE, CPU, settled
-from training_ranks import Ranks, launched
 
 SMALL = ("--data", "synthetic", "--limit", "205", "--batch-size", "20")
 TRAIN = ("--task", "mnist", *SMALL, "--model", "cnn", "--epochs", "2", "--log-every", "1", "--no-fused")

@@ -3,35 +3,29 @@
 import importlib.util
 import itertools
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from training_launch import ALONE, OUTER
+
+from tests.support.fork_server import warm
+from tests.support.ranks import start
 
 GPU = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
 UNKNOWN = {"MFU, %", "blocking calls in an epoch"}  # only on a GPU
 
 
 def test_gpu_sh_runs_everything_and_writes_the_figures(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)} | ALONE
-    command = [str(GPU), "--cpu", str(tmp_path)]
-    run = subprocess.run(
-        command, env=clean | {"PYTHON": sys.executable}, capture_output=True, text=True, check=False
-    )
+    run = start([([GPU, "--cpu", tmp_path], {"PYTHON": str(warm())})], None).ended()
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert {name: each["status"] for name, each in summary["runs"].items() if each["status"]} == {}, (
-        run.stdout
-    )
+    assert {name: each["status"] for name, each in summary["runs"].items() if each["status"]} == {}, run.out
     assert all(each["figures"].keys() - UNKNOWN for each in summary["runs"].values())
     assert {name for name, value in summary["checks"].items() if value is None} == {
         "blocking calls in an epoch"
     }
     assert summary["runs"]["DDP, profiled"]["figures"]["recompiles after epoch 1"] == 0
-    assert (tmp_path / "summary.md").read_text() in run.stdout
+    assert (tmp_path / "summary.md").read_text() in run.out
     assert len(list(tmp_path.glob("*.log"))) == len(summary["runs"])
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_ranks import Ranks
+from training_launch import Ranks
 
 FRAMEWORKS = ("ddp", "lightning", "accelerate")
 SCALARS = """

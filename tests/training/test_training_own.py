@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from training_launch import TRAINING
-from training_ranks import Ranks
+from training_launch import TRAINING, Ranks
 
 OWN = '''
 import torch

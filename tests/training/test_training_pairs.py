@@ -11,7 +11,7 @@ import pytest
 import torch
 from images import patterns
 from options import DDP, FLAGS, STRATEGY, TASKS
-from training_ranks import Ranks
+from training_launch import Ranks
 
 Row = dict[str, object]
 Choice = tuple[str, object]  # a flag and its value: None leaves the flag out, False gives --no-FLAG

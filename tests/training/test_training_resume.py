@@ -9,9 +9,8 @@ import pytest
 import torch
 from images import first, read
 from models import build_model
-from training_launch import Run
+from training_launch import Ranks, Run, launched
 from training_options import CPU, settled
-from training_ranks import Ranks, launched
 
 FRAMEWORKS = ("python", "ddp", "lightning", "accelerate")
 SHARDED = ("fsdp", "lightning_fsdp", "forced")

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_launch import TRAINING, Launcher, Run, run_together, srun_environments
-from training_ranks import Ranks
+from training_launch import TRAINING, Launcher, Ranks, Run, run_together, srun_environments
 
 from tests.support.ports import free_port
 
@@ -21,7 +20,7 @@ QUICK = ("--task", "mnist", "--data", "synthetic", "--limit", "128", "--epochs",
 
 @pytest.fixture(scope="module")
 def digits(launch: Launcher) -> dict[str, Run]:
-    return {name: launch(name, *DIGITS) for name in LAUNCHERS}
+    return {name: launch(name, *DIGITS, cold=True) for name in LAUNCHERS}
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -90,19 +89,17 @@ def test_a_copied_folder_repeats_the_run_of_the_same_seed(
 ) -> None:
     shutil.copytree(TRAINING, tmp_path / "copied", ignore=shutil.ignore_patterns("__pycache__"))
     flags = ["--data-dir", str(launch.data_dir), *DIGITS, "--workers", "2"]
-    run = run_together([([sys.executable, "copied/train_ddp.py", *flags], {})], [tmp_path])
+    run = run_together([([sys.executable, "copied/train_ddp.py", *flags], {})], tmp_path)
     assert run.ends == digits["python"].ends
 
 
 def test_nodes_with_local_disks_each_get_the_data(tmp_path: Path) -> None:
     port = free_port()
-    nodes = [tmp_path / "n0", tmp_path / "n1"]
-    for node in nodes:
-        node.mkdir()
     shape = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
     script = [str(TRAINING / "train_ddp.py"), *QUICK]
     torchrun = [sys.executable, "-m", "torch.distributed.run", *shape]
-    run = run_together([([*torchrun, f"--node-rank={n}", *script], {}) for n in (0, 1)], nodes)
+    nodes = [([*torchrun, f"--node-rank={n}", *script, "--data-dir", tmp_path / f"n{n}"], {}) for n in (0, 1)]
+    run = run_together(nodes, tmp_path)
     assert run.returncodes == [0, 0], run.err
     assert sorted(run.ends) == ["rank 0/2", "rank 1/2"]
 
@@ -159,8 +156,7 @@ def test_the_flags_of_all_scripts_are_the_same_but_for_the_strategy() -> None:
 
 
 def flags_of(script: str) -> set[str]:
-    argv = [sys.executable, "-W", "ignore", str(TRAINING / f"train_{script}.py"), "--help"]
-    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    text = run_together([([sys.executable, TRAINING / f"train_{script}.py", "--help"], {})], TRAINING).out
     return set(re.findall(r"--[a-z][a-z0-9-]*", text.split("training:")[0]))
 
 

@@ -24,3 +24,7 @@ def main() -> None:
     ranks.fault = lambda *_: None
     train_accelerate.make_accelerator = forced
     train_accelerate.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,36 +1,21 @@
-"""Starts the bundled training as users do: in separate processes, on loopback, without a network."""
+"""Starts the bundled training: on ranks without a launcher, or with the launchers that users have."""
 
-import os
 import re
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 
-from tests.conftest import THREADS
+from tests.support import ranks as programs
 from tests.support.ports import free_port
+from tests.support.ranks import GRACE, Ended, launched
 
-TRAINING = Path(__file__).parents[2] / "training"
-OUTER = re.compile(
-    r"SLURM|SBATCH|SRUN|PMI|TORCH|ACCELERATE|OMP_|MASTER_|PYTHON|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|.*_proxy$",
-    re.IGNORECASE,
-)
-ALONE = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
-ALONE |= {"OMP_NUM_THREADS": THREADS}
-TIMEOUT = 600  # seconds; a machine may be busy
+HERE = Path(__file__).parent
+TRAINING = HERE.parents[1] / "training"
 
 
-@dataclass(frozen=True)
-class Run:
-    """The exit codes and the output of the processes of one launch."""
-
-    returncodes: list[int]
-    out: str
-    err: str
+class Run(Ended):
+    """The end of a training."""
 
     @property
     def starts(self) -> list[str]:
@@ -56,41 +41,76 @@ class Run:
         return [line for line in self.err.splitlines() if line.startswith("error:")]
 
 
-@dataclass
+class Started(programs.Started):
+    """A training that may still go on."""
+
+    def ended(self, grace: float = GRACE) -> Run:
+        """Wait until all ranks have ended."""
+        return Run(**vars(super().ended(grace)))
+
+
+def script_of(framework: str) -> str:
+    """The script of a framework; `python` is train_ddp.py without a launcher."""
+    return f"train_{'ddp' if framework == 'python' else framework}"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Runs a training script on some ranks, without a launcher; `data_dir` is its folder for data."""
+
+    data_dir: Path
+
+    def __call__(
+        self, framework: str, *flags: str, ranks: int = 2, folder: Path = TRAINING, **more: str
+    ) -> Run:
+        """Train with the script of `framework` in `folder`."""
+        return self.start(framework, *flags, ranks=ranks, folder=folder, **more).ended()
+
+    def start(
+        self, framework: str, *flags: str, ranks: int = 2, folder: Path = TRAINING, **more: str
+    ) -> Started:
+        """The same, without waiting for the end."""
+        environments = [{}] if framework == "python" else launched(ranks)
+        return self.begin(
+            folder / f"{script_of(framework)}.py", flags, [environ | more for environ in environments]
+        )
+
+    def run(self, script: str, flags: Sequence[str], environments: list[dict[str, str]]) -> Run:
+        """Run a module of the training, or of these tests, once in each of the environments."""
+        (path,) = (path for path in (TRAINING / f"{script}.py", HERE / f"{script}.py") if path.exists())
+        return self.begin(path, flags, environments).ended()
+
+    def begin(self, script: Path, flags: Sequence[str], environments: list[dict[str, str]]) -> Started:
+        argv = [sys.executable, script, "--data-dir", self.data_dir, *flags]
+        modules = {"PYTHONPATH": str(TRAINING)} if script.parent == HERE else {}
+        commands = [(argv, environ | modules) for environ in environments]
+        return Started(**vars(programs.start(commands, self.data_dir.parent)))
+
+
+@dataclass(frozen=True)
 class Launcher:
     """Trains with each launcher; `data_dir` is shared by all runs. Variables are given as keywords."""
 
     data_dir: Path
-    commands: dict[str, Callable[[int], list[str]]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.commands = {
-            "python": lambda _: [sys.executable],
-            "ddp": self._torchrun,
-            "fsdp": self._torchrun,
-            "accelerate": self._accelerate,
-        }
+    def __call__(self, framework: str, *flags: str, cold: bool = False, **more: str) -> Run:
+        """Train on two ranks; `lightning` has srun's variables. `cold` starts Python itself each time."""
+        argv = [TRAINING / f"{script_of(framework)}.py", "--data-dir", self.data_dir, *flags]
+        environments = srun_environments(2) if framework == "lightning" else [{}]
+        command = [sys.executable, *launchers().get(framework, ()), *argv]
+        return run_together(
+            [(command, environ | more) for environ in environments], self.data_dir.parent, cold
+        )
 
-    def __call__(
-        self, framework: str, *flags: str, ranks: int = 2, cwd: Path | None = None, **more: str
-    ) -> Run:
-        """Train; `python` is train_ddp.py without a launcher, and `lightning` has srun's variables."""
-        script = TRAINING / f"train_{'ddp' if framework == 'python' else framework}.py"
-        argv = [str(script), "--data-dir", str(self.data_dir), *flags]
-        if framework == "lightning":
-            commands = [([sys.executable, *argv], environ | more) for environ in srun_environments(ranks)]
-        else:
-            commands = [(self.commands[framework](ranks) + argv, more)]
-        return run_together(commands, [cwd or self.data_dir.parent] * len(commands))
 
-    def _torchrun(self, ranks: int) -> list[str]:
-        return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-
-    def _accelerate(self, ranks: int) -> list[str]:
-        where = ["--main_process_ip=127.0.0.1", f"--main_process_port={free_port()}", "--machine_rank=0"]
-        shape = ["--multi_gpu", "--num_machines=1", f"--num_processes={ranks}"]
-        plain = ["--mixed_precision=no", "--dynamo_backend=no"]
-        return [sys.executable, "-m", "accelerate.commands.launch", *shape, *where, *plain]
+def launchers() -> dict[str, list[str]]:
+    """The module, and its options, that starts two ranks of a script."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    where = ["--main_process_ip=127.0.0.1", f"--main_process_port={free_port()}", "--machine_rank=0"]
+    shape = ["--multi_gpu", "--num_machines=1", "--num_processes=2"]
+    plain = ["--mixed_precision=no", "--dynamo_backend=no"]
+    accelerate = ["-m", "accelerate.commands.launch", *shape, *where, *plain]
+    return {"ddp": torchrun, "fsdp": torchrun, "accelerate": accelerate}
 
 
 def srun_environments(ranks: int) -> list[dict[str, str]]:
@@ -106,36 +126,8 @@ def srun_environments(ranks: int) -> list[dict[str, str]]:
     return [{**step, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(ranks)]
 
 
-def run_together(commands: list[tuple[list[str], dict[str, str]]], folders: list[Path]) -> Run:
-    """Run the commands in parallel until they end, each with its own variables and folder."""
-    clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)} | ALONE
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        processes = [
-            subprocess.Popen(
-                argv,
-                env=clean | env,
-                cwd=folder,
-                stdout=out,
-                stderr=err,
-                stdin=subprocess.DEVNULL,
-                process_group=0,
-            )
-            for (argv, env), folder in zip(commands, folders, strict=True)
-        ]
-        with ended(processes):
-            returncodes = [process.wait(TIMEOUT) for process in processes]
-        out.seek(0)
-        err.seek(0)
-        return Run(returncodes, out.read(), err.read())
-
-
-@contextmanager
-def ended(processes: list["subprocess.Popen[bytes]"]) -> Iterator[None]:
-    """End `processes` and their children."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+def run_together(
+    commands: list[tuple[Sequence[str | Path], dict[str, str]]], folder: Path, cold: bool = False
+) -> Run:
+    """Run the commands in parallel until they end, each with its own variables."""
+    return Run(**vars(programs.start(commands, folder, cold).ended()))

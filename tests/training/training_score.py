@@ -15,3 +15,7 @@ def main() -> None:
     score = training.evaluate(training.test).score("test")
     ranks.say(f"score {score['test_accuracy']!r} of {score['test_samples']}, loss {score['test_loss']:.9f}")
     ranks.leave()
+
+
+if __name__ == "__main__":
+    main()

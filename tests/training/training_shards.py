@@ -23,3 +23,7 @@ def main() -> None:
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         ranks.say(f"{name} keeps {value.dtype}")
     ranks.leave(at_once=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from slurmgen import Request, load_site, render, resolve
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan.model import Plan
 from slurmgen.sites.model import Launch
+from tests.support.fork_server import warm
 from tests.support.twins import Testbed, twin
 
 TWO_NODES = """#!/bin/bash
@@ -133,7 +133,7 @@ def test_ranks_on_two_nodes_meet(daic: Testbed) -> None:
         "import torch.distributed as d; d.init_process_group('gloo'); print(d.get_rank(), d.get_world_size())"
     )
     (daic.folder / "train.py").write_text(f"{train}; d.destroy_process_group()\n")
-    torchrun = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=1"
+    torchrun = f"{warm()} -m torch.distributed.run --nnodes=2 --nproc-per-node=1"
     log = daic.batch(
         f"""{TWO_NODES}
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")

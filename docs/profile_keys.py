@@ -20,27 +20,46 @@ PAGE = Path(__file__).with_name("profile-keys.md")
 ANNOTATED = PAGE.parent.parent / "examples" / "new-site" / "site_profiles" / "borealis.toml"
 HEAD = """# Keys of a site profile
 
-A profile is a TOML file; see [site profiles](sites.md) for how to write one. A key that is unset is unknown.
-An example names its profile; borealis is the annotated one, `examples/new-site/site_profiles/borealis.toml`.
+[Site profiles](sites.md) describes how to write one. A key that is unset is unknown. An example names its
+profile; borealis is the annotated one, `examples/new-site/site_profiles/borealis.toml`.
 `python docs/profile_keys.py` writes this page.
 """
 LONGEST = 70
 "Characters of an example."
-LABELS = {"Count": "whole number", "Limit": "whole number"}
 
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *_table("", Site, _examples())])
+    examples, tables = _examples(), [*_all_tables("", Site)]
+    shortest = {kind: min((p for p, k in tables if k is kind), key=len) for _, kind in tables}
+    sections = (_section(prefix, kind, shortest, examples) for prefix, kind in tables)
+    return "\n".join([HEAD, *(line for section in sections for line in section)])
 
 
-def _table(prefix: str, kind: type, examples: dict[str, str]) -> Iterator[str]:
-    """A section for a table of the profile, then one for each table within it."""
-    fields = msgspec.structs.fields(kind)
-    notes = field_notes(kind)
+def _all_tables(prefix: str, kind: type) -> Iterator[tuple[str, type]]:
+    """A table of the profile, and each table within it."""
+    yield prefix, kind
+    for field in msgspec.structs.fields(kind):
+        for inner, suffix in _tables(field.type):
+            yield from _all_tables(f"{prefix}.{field.name}{suffix}".lstrip("."), inner)
+
+
+def _section(prefix: str, kind: type, shortest: dict[type, str], examples: dict[str, str]) -> Iterator[str]:
+    """The keys of a table that are not those of another one, which has the same type or a base of it."""
     yield f"## `[{prefix}]`\n" if prefix else "## Top level\n"
     if prefix:
         yield f"{(kind.__doc__ or '').splitlines()[0]}\n"
+    base = next((base for base in kind.__mro__ if shortest.get(base, prefix) != prefix), None)
+    inherited = {field.name for field in msgspec.structs.fields(base)} if base else set()
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in inherited]
+    if base:
+        table = shortest[base]
+        yield f"The keys of [`[{table}]`](#{table.replace('.', '').lower()}){', and:' if fields else '.'}\n"
+    if fields:
+        yield from _keys(prefix, fields, field_notes(kind), examples)
+
+
+def _keys(prefix: str, fields: list[Any], notes: dict[str, str], examples: dict[str, str]) -> Iterator[str]:
     yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
     for field in fields:
         cells = (
@@ -51,9 +70,6 @@ def _table(prefix: str, kind: type, examples: dict[str, str]) -> Iterator[str]:
         )
         yield f"| `{field.name}` | {' | '.join(cells)} |"
     yield ""
-    for field in fields:
-        for inner, suffix in _tables(field.type):
-            yield from _table(f"{prefix}.{field.name}{suffix}".lstrip("."), inner, examples)
 
 
 def _example(prefix: str, field: Any, examples: dict[str, str]) -> str:
@@ -117,7 +133,7 @@ def _name(kind: Any) -> str:
         return _name(kind.__origin__)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return "table"
-    return {str: "string", int: "whole number", float: "number", bool: "true or false"}[kind]
+    return {str: "string", int: "integer", float: "number", bool: "boolean"}[kind]
 
 
 def _plural(kind: Any) -> str:

@@ -30,7 +30,7 @@ messages and progress are on stderr.
   of error it is. Findings and unknown states are results, not errors: `lint`, `check` and `sites validate`
   print them and exit with 1, `status` with 3, `doctor` with 2 or 3.
 - All keys of an object are always there. A value that is unknown or not set is `""` or null for a
-  text, and null for a number; the table of each object says which.
+  text, and null for a number; the type says which.
 - Keys may be added. None is removed, renamed or given another meaning.
 - The JSON Schemas are in `schemas/output`, which the package installs as `slurmgen/schemas/output`.
 
@@ -59,7 +59,7 @@ def _example(printed: Any) -> str:
 
 
 def _objects() -> Iterator[str]:
-    """A table for each object, of the keys that are not those of an object that it extends."""
+    """The keys of each object that are not those of an object that it extends."""
     structs = {name: kind for kinds in OUTPUTS.values() for name, kind in structs_of(kinds).items()}
     keys = {name: {*_rows(kind)} for name, kind in structs.items()}
     for name, kind in sorted(structs.items()):
@@ -79,18 +79,16 @@ def _objects() -> Iterator[str]:
             base = max(contained, key=lambda other: len(keys[other]))
             inherited = keys[base]
             yield f"The keys of [{base}](#{base.lower()}), and:\n"
-        yield "| key | type | meaning |\n|---|---|---|"
         yield from (row for row in _rows(kind) if row not in inherited)
         yield ""
 
 
 def _rows(kind: type) -> list[str]:
-    """The row of each key of an object."""
+    """A line for each key of an object."""
     notes = field_notes(kind)
-    return [
-        f"| `{field.encode_name}` | {_name(field.type)} | {_in_json(notes.get(field.name, ''))} |"
-        for field in msgspec.structs.fields(kind)
-    ]
+    fields = msgspec.structs.fields(kind)
+    keys = ((f"- `{each.encode_name}` ({_name(each.type)})", notes.get(each.name)) for each in fields)
+    return [f"{key}: {_in_json(note)}" if note else key for key, note in keys]
 
 
 def _in_json(note: str) -> str:
@@ -105,7 +103,7 @@ def _exceptions() -> Iterator[str]:
 
 
 def _name(kind: Any) -> str:
-    """A type in words, with a link to the table of an object."""
+    """A type in words, with a link to the keys of an object."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in parts)

@@ -60,15 +60,10 @@ def _section(prefix: str, kind: type, shortest: dict[type, str], examples: dict[
 
 
 def _keys(prefix: str, fields: list[Any], notes: dict[str, str], examples: dict[str, str]) -> Iterator[str]:
-    yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
     for field in fields:
-        cells = (
-            _name(field.type),
-            _default(field),
-            notes.get(field.name, ""),
-            _example(prefix, field, examples),
-        )
-        yield f"| `{field.name}` | {' | '.join(cells)} |"
+        kind = ", ".join(filter(None, (_name(field.type), _default(field))))
+        texts = (notes.get(field.name), _example(prefix, field, examples))
+        yield f"- `{field.name}` ({kind}): {' '.join(filter(None, texts))}"
     yield ""
 
 
@@ -89,7 +84,7 @@ def _examples() -> dict[str, str]:
         for key, value in _values("", Site, tomllib.loads(path.read_text(encoding="utf-8"))):
             text = toml_value(value)
             if len(text) <= LONGEST:
-                found.setdefault(key, f"`{text}` ({path.stem})".replace("|", "\\|"))
+                found.setdefault(key, f"Example: `{text}` ({path.stem})")
     return found
 
 
@@ -145,7 +140,9 @@ def _default(field: Any) -> str:
     value = None if isinstance(field.default, msgspec.Struct) else field.default
     value = None if value is msgspec.NODEFAULT else value
     return (
-        f"`{str(value).lower() if isinstance(value, bool) else value}`" if value not in (None, (), "") else ""
+        f"default `{str(value).lower() if isinstance(value, bool) else value}`"
+        if value not in (None, (), "")
+        else ""
     )
 
 

@@ -57,7 +57,6 @@ def _index(sites: dict[str, Site]) -> str:
 def _start(site: Site) -> Iterator[str]:
     account = " --account NAME" if site.account.required else ""
     yield "```console"
-    yield f"$ slurmgen render --site {site.name}{account} --framework ddp --gpus 4"
     yield f"$ slurmgen submit --site {site.name}{account} --framework ddp --gpus 4"
     yield "```\n"
     if site.account.required:
@@ -98,16 +97,16 @@ def _jobs(site: Site) -> Iterator[str]:
     common = [option for option in plans[0] if all(option in each for each in plans)] if plans[1:] else []
     rows = [("each", " ".join(common))] if common else []
     rows += [(job, " ".join(cell for cell in each if cell not in common)) for job, each in cells.items()]
-    yield from _section("What slurmgen requests", ("job", "directives"), rows)
+    yield from _section("What slurmgen requests", ("", ""), rows)
 
 
 def _sources(site: Site) -> Iterator[str]:
-    rows = [
-        (source.mark, f"[{source.title}]({source.url})" if source.url else source.title, source.date,
-         ", ".join(f"`{fact}`" for fact in source.facts) or "all others")
-        for source in site.sources.values()
-    ]  # fmt: skip
-    yield from _section("Sources", ("mark", "source", "date", "facts"), rows)
+    rows = []
+    for source in site.sources.values():
+        title = f"[{source.title}]({source.url})" if source.url else source.title
+        facts = ", ".join(f"`{fact}`" for fact in source.facts) or "all others"
+        rows.append((", ".join(filter(None, (source.mark, title, source.date))), facts))
+    yield from _section("Sources", ("", ""), rows)
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
@@ -117,6 +116,11 @@ def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """A table, or a list of names and values, which need no head."""
+    if not any(head):
+        yield from (f"- {name}: {value}" for name, value in rows)
+        yield ""
+        return
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in rows:

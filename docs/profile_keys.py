@@ -20,8 +20,8 @@ PAGE = Path(__file__).with_name("profile-keys.md")
 ANNOTATED = PAGE.parent.parent / "examples" / "new-site" / "site_profiles" / "borealis.toml"
 HEAD = """# Keys of a site profile
 
-[Site profiles](sites.md) describes how to write one. A key that is unset is unknown. An example names its
-profile; borealis is the annotated one, `examples/new-site/site_profiles/borealis.toml`.
+[Site profiles](sites.md) describes how to write one. A key that is unset is unknown.
+`examples/new-site/site_profiles/borealis.toml` is an annotated profile.
 `python docs/profile_keys.py` writes this page.
 """
 LONGEST = 70
@@ -84,7 +84,7 @@ def _examples() -> dict[str, str]:
         for key, value in _values("", Site, tomllib.loads(path.read_text(encoding="utf-8"))):
             text = toml_value(value)
             if len(text) <= LONGEST:
-                found.setdefault(key, f"Example: `{text}` ({path.stem})")
+                found.setdefault(key, f"Example: `{text}`")
     return found
 
 

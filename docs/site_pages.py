@@ -18,7 +18,7 @@ from slurmgen.sites.profiles import load_site, profile_paths
 
 FOLDER = Path(__file__).with_name("sites")
 MARKS = ("documentation", "configuration", "users", "inferred")
-SHAPES = (("python", 1), ("ddp", 4), ("lightning", 8))
+SHAPES = (("python", 1), ("ddp", 4))
 "Framework and GPUs of the jobs that a page shows."
 NAMED = re.compile(r"(.*\S )(`[^`]+`)")
 "A kind and a name, such as partition `gpu`."
@@ -67,8 +67,20 @@ def _facts(site: Site) -> Iterator[str]:
     for section in sections(site):
         stated = "account" if site.account.required else ""  # above the tables
         rows = [row.cells for row in section.rows if row.key != stated]
-        yield from _section(section.title, section.head, _together(rows))
+        if section.title == "Variables":
+            yield from _section(section.title, ("", ""), _by_jobs(rows))
+        else:
+            yield from _section(section.title, section.head, _together(rows))
         yield from (f"{remark}\n" for remark in section.remarks)
+
+
+def _by_jobs(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The variables of each kind of jobs, with their reasons."""
+    jobs: dict[str, list[str]] = {}
+    for name, value, kind, *reason in rows:
+        text = f"{name.removesuffix('`')}={value.removeprefix('`')}"
+        jobs.setdefault(kind, []).append(f"{text} ({reason[0].rstrip('.')})" if any(reason) else text)
+    return [(kind, ", ".join(texts)) for kind, texts in jobs.items()]
 
 
 def _together(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
@@ -116,8 +128,8 @@ def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """A table, or a list of names and values, which need no head."""
-    if not any(head):
+    """A table, or a list of names and values, which needs no head."""
+    if len(head) == 2:
         yield from (f"- {name}: {value}" for name, value in rows)
         yield ""
         return

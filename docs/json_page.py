@@ -1,4 +1,4 @@
-"""Write docs/json.md: what each command prints with --json, with an example.
+"""Write docs/json.md: what each command prints with --json, with examples.
 
 `python docs/json_page.py` writes the page. A test compares it with the code.
 """
@@ -18,7 +18,7 @@ from slurmgen.toml import field_notes
 
 PAGE = Path(__file__).with_name("json.md")
 EXAMPLES = PAGE.with_name("json_examples.json")
-"An example for each command, as it printed it; long texts and lists are shortened."
+"Examples by command, as it printed them; long texts and lists are shortened."
 SHARED = 5
 "An object with all the keys of another one extends it if these are at least as many."
 HEAD = """# JSON output
@@ -51,7 +51,10 @@ def _commands() -> Iterator[str]:
         yield f"## slurmgen {command}\n"
         yield f"Prints {names} ([schema](../schemas/output/{file_name(command)})).\n"
         same = shown.setdefault(OUTPUTS[command], command)
-        yield _example(examples[command]) if same == command else f"The same as `slurmgen {same}`.\n"
+        if same != command:
+            yield f"The same as `slurmgen {same}`.\n"
+        elif command in examples:
+            yield _example(examples[command])
 
 
 def _example(printed: Any) -> str:

@@ -30,7 +30,7 @@ messages and progress are on stderr.
   of error it is. Findings and unknown states are results, not errors: `lint`, `check` and `sites validate`
   print them and exit with 1, `status` with 3, `doctor` with 2 or 3.
 - All keys of an object are always there. A value that is unknown or not set is `""` or null for a
-  text, and null for a number; the type says which.
+  text, and null for a number; the type says which. A key without a type is a string.
 - Keys may be added. None is removed, renamed or given another meaning.
 - The JSON Schemas are in `schemas/output`, which the package installs as `slurmgen/schemas/output`.
 
@@ -90,7 +90,8 @@ def _rows(kind: type) -> list[str]:
     """A line for each key of an object."""
     notes = field_notes(kind)
     fields = msgspec.structs.fields(kind)
-    keys = ((f"- `{each.encode_name}` ({_name(each.type)})", notes.get(each.name)) for each in fields)
+    kinds = ((each, "" if each.type is str else f" ({_name(each.type)})") for each in fields)
+    keys = ((f"- `{each.encode_name}`{kind}", notes.get(each.name)) for each, kind in kinds)
     return [f"{key}: {_in_json(note)}" if note else key for key, note in keys]
 
 

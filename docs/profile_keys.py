@@ -20,7 +20,8 @@ PAGE = Path(__file__).with_name("profile-keys.md")
 ANNOTATED = PAGE.parent.parent / "examples" / "new-site" / "site_profiles" / "borealis.toml"
 HEAD = """# Keys of a site profile
 
-[Site profiles](sites.md) describes how to write one. A key that is unset is unknown.
+[Site profiles](sites.md) describes how to write one. A key that is unset is unknown; a
+key without a type is a string.
 `examples/new-site/site_profiles/borealis.toml` is an annotated profile.
 `python docs/profile_keys.py` writes this page.
 """
@@ -61,9 +62,10 @@ def _section(prefix: str, kind: type, shortest: dict[type, str], examples: dict[
 
 def _keys(prefix: str, fields: list[Any], notes: dict[str, str], examples: dict[str, str]) -> Iterator[str]:
     for field in fields:
-        kind = ", ".join(filter(None, (_name(field.type), _default(field))))
+        name = _name(field.type)
+        kind = ", ".join(filter(None, (name if name != "string" else "", _default(field))))
         texts = (notes.get(field.name), _example(prefix, field, examples))
-        yield f"- `{field.name}` ({kind}): {' '.join(filter(None, texts))}"
+        yield f"- `{field.name}`{f' ({kind})' if kind else ''}: {' '.join(filter(None, texts))}"
     yield ""
 
 

@@ -20,40 +20,53 @@ PAGE = Path(__file__).with_name("profile-keys.md")
 ANNOTATED = PAGE.parent.parent / "examples" / "new-site" / "site_profiles" / "borealis.toml"
 HEAD = """# Keys of a site profile
 
-A profile is a TOML file; see [site profiles](sites.md) for how to write one. A key that is unset is unknown.
-An example names its profile; borealis is the annotated one, `examples/new-site/site_profiles/borealis.toml`.
+[Site profiles](sites.md) describes how to write one. A key that is unset is unknown; a
+key without a type is a string.
+`examples/new-site/site_profiles/borealis.toml` is an annotated profile.
 `python docs/profile_keys.py` writes this page.
 """
 LONGEST = 70
 "Characters of an example."
-LABELS = {"Count": "whole number", "Limit": "whole number"}
 
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *_table("", Site, _examples())])
+    examples, tables = _examples(), [*_all_tables("", Site)]
+    shortest = {kind: min((p for p, k in tables if k is kind), key=len) for _, kind in tables}
+    sections = (_section(prefix, kind, shortest, examples) for prefix, kind in tables)
+    return "\n".join([HEAD, *(line for section in sections for line in section)])
 
 
-def _table(prefix: str, kind: type, examples: dict[str, str]) -> Iterator[str]:
-    """A section for a table of the profile, then one for each table within it."""
-    fields = msgspec.structs.fields(kind)
-    notes = field_notes(kind)
+def _all_tables(prefix: str, kind: type) -> Iterator[tuple[str, type]]:
+    """A table of the profile, and each table within it."""
+    yield prefix, kind
+    for field in msgspec.structs.fields(kind):
+        for inner, suffix in _tables(field.type):
+            yield from _all_tables(f"{prefix}.{field.name}{suffix}".lstrip("."), inner)
+
+
+def _section(prefix: str, kind: type, shortest: dict[type, str], examples: dict[str, str]) -> Iterator[str]:
+    """The keys of a table that are not those of another one, which has the same type or a base of it."""
     yield f"## `[{prefix}]`\n" if prefix else "## Top level\n"
     if prefix:
         yield f"{(kind.__doc__ or '').splitlines()[0]}\n"
-    yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
+    base = next((base for base in kind.__mro__ if shortest.get(base, prefix) != prefix), None)
+    inherited = {field.name for field in msgspec.structs.fields(base)} if base else set()
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in inherited]
+    if base:
+        table = shortest[base]
+        yield f"The keys of [`[{table}]`](#{table.replace('.', '').lower()}){', and:' if fields else '.'}\n"
+    if fields:
+        yield from _keys(prefix, fields, field_notes(kind), examples)
+
+
+def _keys(prefix: str, fields: list[Any], notes: dict[str, str], examples: dict[str, str]) -> Iterator[str]:
     for field in fields:
-        cells = (
-            _name(field.type),
-            _default(field),
-            notes.get(field.name, ""),
-            _example(prefix, field, examples),
-        )
-        yield f"| `{field.name}` | {' | '.join(cells)} |"
+        name = _name(field.type)
+        kind = ", ".join(filter(None, (name if name != "string" else "", _default(field))))
+        texts = (notes.get(field.name), _example(prefix, field, examples))
+        yield f"- `{field.name}`{f' ({kind})' if kind else ''}: {' '.join(filter(None, texts))}"
     yield ""
-    for field in fields:
-        for inner, suffix in _tables(field.type):
-            yield from _table(f"{prefix}.{field.name}{suffix}".lstrip("."), inner, examples)
 
 
 def _example(prefix: str, field: Any, examples: dict[str, str]) -> str:
@@ -73,7 +86,7 @@ def _examples() -> dict[str, str]:
         for key, value in _values("", Site, tomllib.loads(path.read_text(encoding="utf-8"))):
             text = toml_value(value)
             if len(text) <= LONGEST:
-                found.setdefault(key, f"`{text}` ({path.stem})".replace("|", "\\|"))
+                found.setdefault(key, f"Example: `{text}`")
     return found
 
 
@@ -117,7 +130,7 @@ def _name(kind: Any) -> str:
         return _name(kind.__origin__)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return "table"
-    return {str: "string", int: "whole number", float: "number", bool: "true or false"}[kind]
+    return {str: "string", int: "integer", float: "number", bool: "boolean"}[kind]
 
 
 def _plural(kind: Any) -> str:
@@ -129,7 +142,9 @@ def _default(field: Any) -> str:
     value = None if isinstance(field.default, msgspec.Struct) else field.default
     value = None if value is msgspec.NODEFAULT else value
     return (
-        f"`{str(value).lower() if isinstance(value, bool) else value}`" if value not in (None, (), "") else ""
+        f"default `{str(value).lower() if isinstance(value, bool) else value}`"
+        if value not in (None, (), "")
+        else ""
     )
 
 

@@ -3,6 +3,7 @@
 `python docs/site_pages.py` writes the pages and their index. A test compares them with the profiles.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,8 +18,10 @@ from slurmgen.sites.profiles import load_site, profile_paths
 
 FOLDER = Path(__file__).with_name("sites")
 MARKS = ("documentation", "configuration", "users", "inferred")
-SHAPES = (("python", 1), ("ddp", 4), ("lightning", 8))
+SHAPES = (("python", 1), ("ddp", 4))
 "Framework and GPUs of the jobs that a page shows."
+NAMED = re.compile(r"(.*\S )(`[^`]+`)")
+"A kind and a name, such as partition `gpu`."
 
 
 def pages() -> dict[str, str]:
@@ -54,7 +57,6 @@ def _index(sites: dict[str, Site]) -> str:
 def _start(site: Site) -> Iterator[str]:
     account = " --account NAME" if site.account.required else ""
     yield "```console"
-    yield f"$ slurmgen render --site {site.name}{account} --framework ddp --gpus 4"
     yield f"$ slurmgen submit --site {site.name}{account} --framework ddp --gpus 4"
     yield "```\n"
     if site.account.required:
@@ -63,33 +65,60 @@ def _start(site: Site) -> Iterator[str]:
 
 def _facts(site: Site) -> Iterator[str]:
     for section in sections(site):
-        yield from _section(section.title, section.head, [row.cells for row in section.rows])
+        stated = "account" if site.account.required else ""  # above the tables
+        rows = [row.cells for row in section.rows if row.key != stated]
+        if section.title == "Variables":
+            yield from _section(section.title, ("", ""), _by_jobs(rows))
+        else:
+            yield from _section(section.title, section.head, _together(rows))
         yield from (f"{remark}\n" for remark in section.remarks)
 
 
+def _by_jobs(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The variables of each kind of jobs, with their reasons."""
+    jobs: dict[str, list[str]] = {}
+    for name, value, kind, *reason in rows:
+        text = f"{name.removesuffix('`')}={value.removeprefix('`')}"
+        jobs.setdefault(kind, []).append(f"{text} ({reason[0].rstrip('.')})" if any(reason) else text)
+    return [(kind, ", ".join(texts)) for kind, texts in jobs.items()]
+
+
+def _together(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The rows; those of the same kind with the same values, such as of two partitions, are one."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for label, *values in rows:
+        kind, name = found.groups() if (found := NAMED.fullmatch(label)) else (label, "")
+        names.setdefault((kind, *values), []).append(name)
+    return [(f"{kind}{', '.join(each)}", *values) for (kind, *values), each in names.items()]
+
+
 def _jobs(site: Site) -> Iterator[str]:
-    rows = []
+    """The directives that all of the jobs have, then the others of each, or why it is refused."""
+    cells: dict[str, list[str]] = {}
+    plans: list[list[str]] = []
     for framework, gpus in SHAPES:
+        job = f"{framework}, {gpus} GPU{'s' if gpus > 1 else ''}"
         request = Request(framework=framework, gpus=gpus, account="NAME" if site.account.required else None)
         try:
-            plan = resolve(request, site)
+            directives = resolve(request, site).directives[1:]
         except RequestError as error:
-            rows.append((f"{framework}, {gpus} GPUs", str(error)))
+            cells[job] = [str(error)]
             continue
-        options = " ".join(
-            f"`--{key}={value}`" if value else f"`--{key}`" for key, value in plan.directives[1:]
-        )
-        rows.append((f"{framework}, {gpus} GPU{'s' if gpus > 1 else ''}", options))
-    yield from _section("What slurmgen requests", ("job", "directives"), rows)
+        cells[job] = [f"`--{key}={value}`" if value else f"`--{key}`" for key, value in directives]
+        plans.append(cells[job])
+    common = [option for option in plans[0] if all(option in each for each in plans)] if plans[1:] else []
+    rows = [("each", " ".join(common))] if common else []
+    rows += [(job, " ".join(cell for cell in each if cell not in common)) for job, each in cells.items()]
+    yield from _section("What slurmgen requests", ("", ""), rows)
 
 
 def _sources(site: Site) -> Iterator[str]:
-    rows = [
-        (source.mark, f"[{source.title}]({source.url})" if source.url else source.title, source.date,
-         ", ".join(f"`{fact}`" for fact in source.facts) or "all others")
-        for source in site.sources.values()
-    ]  # fmt: skip
-    yield from _section("Sources", ("mark", "source", "date", "facts"), rows)
+    rows = []
+    for source in site.sources.values():
+        title = f"[{source.title}]({source.url})" if source.url else source.title
+        facts = ", ".join(f"`{fact}`" for fact in source.facts) or "all others"
+        rows.append((", ".join(filter(None, (source.mark, title, source.date))), facts))
+    yield from _section("Sources", ("", ""), rows)
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
@@ -99,6 +128,11 @@ def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """A table, or a list of names and values, which needs no head."""
+    if len(head) == 2:
+        yield from (f"- {name}: {value}" for name, value in rows)
+        yield ""
+        return
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in rows:

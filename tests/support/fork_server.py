@@ -3,8 +3,8 @@
 Importing them takes a process two to seven seconds of CPU. The program `python` of `warm()` asks a server for
 a copy of itself that runs a script or module, with the same arguments, environment, folder, CPUs and files.
 The program passes signals on to the copy, dies with it, and ends as it does. What the copy starts with
-`sys.executable`, as torchrun starts its ranks, is a copy too. But it is no child of the program: Slurm sends
-a job's signals to torchrun and not to its ranks.
+`sys.executable`, as torchrun starts its ranks, is a copy too. But it is not a child of the program: Slurm
+sends a job's signals to torchrun and not to its ranks.
 
 One server serves a whole run of the tests, and ends with it. A variable that Python or PyTorch reads when it
 starts makes the program start Python itself: see `CLIENT`.

@@ -205,7 +205,8 @@ def test_a_name_that_a_site_lacks_is_reported_with_its_line(
 ) -> None:
     (project / "slurmgen.toml").write_text(f'{PROJECT}{field} = "{value}"\n')
     (project / "site_profiles").mkdir()
-    tables = "[node]\ngpus = 4\n[partitions.gpu]\ndefault = true\n[qos.long]\n[gpu.types.h100]\n"
+    tables = 'complete = ["partitions", "qos", "gpu.types"]\n'
+    tables += "[node]\ngpus = 4\n[partitions.gpu]\ndefault = true\n[qos.long]\n[gpu.types.h100]\n"
     (project / "site_profiles" / "lab.toml").write_text(tables)
     reply = slurmgen("render", "eval", "--site", "lab")
     line = len(PROJECT.splitlines()) + 1

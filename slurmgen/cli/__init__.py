@@ -33,7 +33,7 @@ SECTIONS = {
         "resubmit": "Submit a job again, with changes.",
         "status": "Show the state of submitted jobs; without ID, list the last ones.",
         "top": "Watch the jobs that have not ended, or the GPUs of one job.",
-        "diagnose": "Find what broke in the logs of any job, whatever program wrote them.",
+        "diagnose": "Find the cause of a failure in logs, whatever program wrote them.",
         "logs": "Show the log of a job, or follow it until the job ends.",
         "shell": "Open a shell in a running job, in its container and environment.",
         "ssh": "Open a shell on the login node, in the folder of a job.",

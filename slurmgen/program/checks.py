@@ -106,7 +106,8 @@ def _trainers(program: Program, plan: Plan) -> Iterator[str]:
         differs = [f"{key}={given[key]}" for key in wanted if given[key] not in (None, wanted[key])]
         if differs:
             nodes, gpus = counted(ranks.layout.nodes, "node"), counted(ranks.layout.gpus_per_node, "GPU")
-            fact = f"the Trainer has {' and '.join(differs)}, but the job has {nodes} with {gpus} each"
+            each = " each" if ranks.layout.nodes > 1 else ""
+            fact = f"the Trainer has {' and '.join(differs)}, but the job has {nodes} with {gpus}{each}"
             yield f"{program.file}:{call.line}: {fact}"
 
 

@@ -237,7 +237,12 @@ EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 # The backfill scheduler starts the first job; until three seconds have passed the other one does not.
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
-GresTypes=gpu{_licenses(layout)}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
+GresTypes=gpu{_array_size(layout)}{_licenses(layout)}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
+
+
+def _array_size(layout: Layout) -> str:
+    size = layout.site.max_array_size
+    return f"\nMaxArraySize={size}" if size else ""
 
 
 def _licenses(layout: Layout) -> str:

@@ -149,10 +149,10 @@ def test_an_invalid_slurmgen_toml_is_reported_in_the_editor(tmp_path: Path) -> N
 
 def test_the_rules_of_a_site_apply(tmp_path: Path) -> None:
     async def steps(editor: Editor) -> None:
-        found = await editor.open("#!/bin/bash\n#SBATCH --partition=none\nsrun python a.py\n")
+        found = await editor.open("#!/bin/bash\n#SBATCH --gpus=1 --partition=small\nsrun python a.py\n")
         assert "SG901" in {finding.code for finding in found}
 
-    edit(tmp_path, steps, "--site", "daic")
+    edit(tmp_path, steps, "--site", "olivia")
 
 
 @pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file:///etc/shadow"])

@@ -50,7 +50,7 @@ def test_lint_uses_the_site_that_submit_uses(name: str, site: str, tmp_path: Pat
     (tmp_path / "site_profiles/mine.toml").write_text(PROFILE)
     (tmp_path / "slurmgen.toml").write_text('site = "mine"')
     (tmp_path / name).write_text(SCRIPT.format(nodes=2))
-    out = slurmgen("lint", "--select", "SG909", name).stdout
-    assert ("mine requires NCCL_NET" in out) is (site == "mine")
+    out = slurmgen("lint", "--select", "SG911", name).stdout
+    assert ("mine recommends NCCL_NET" in out) is (site == "mine")
     submitted = slurmgen("submit", name, "--dry-run", "--no-lint", "--via", "local")
     assert f"would submit to site {site}" in submitted.stderr

@@ -12,7 +12,6 @@ from slurmgen.sites.profiles import profile_paths
 
 ONE_GPU = Node(gpus=4, cpus=32, memory="64G")
 REFUSING = {
-    "isambard-ai": ("allocates one GPU at least", "Ask for --gpus 1"),
     "jupiter": ("has no partition without GPUs", "add it to the profile"),
     "juwels-booster": ("has no partition without GPUs", "add it to the profile"),
     "marenostrum5-acc": ("MareNostrum 5 GPP, with login nodes", "glogin1.bsc.es"),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.scenarios.conftest import BIN
+from tests.support.fork_server import warm
 from tests.support.twins import environment, twin
 
 README = (REPOSITORY / "README.md").read_text()
@@ -19,6 +20,9 @@ IN_CHECKOUT = ("make ", "uvx ")
 # The login host of DAIC is a twin here, and Python comes from this checkout instead of `uv sync`.
 PERSONAL = '[daic]\naccount = "ewi-insy-prb"\nremote_dir = "{folder}/remote"\nssh_config = "{ssh_config}"\n'
 PROFILE = 'name = "daic"\nextends = "daic"\npython_env = "venv:{venv}"\n'
+
+
+PROGRAM = "import lightning as L\n" + "\n" * 10 + "trainer = L.Trainer(devices=4, num_nodes=2)\n"
 
 
 class Step(NamedTuple):
@@ -56,7 +60,9 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
     base = tmp_path_factory.mktemp("newcomer")
     folder = base / "project"
     folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
     environ = environment(base / "home") | {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    warm()
     with twin("daic", ssh=True) as cluster:
         config = {
             "personal.toml": PERSONAL.format(folder=base, ssh_config=cluster.twin.ssh_config),

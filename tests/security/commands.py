@@ -71,8 +71,8 @@ CASES = {
     ],
     "run": [Case("run missing --via local", 2, programs=GIT)],
     "port": [Case("port {job} 6006", 2, programs=SHELL | SLURM)],
-    "path": [Case("path {job}", 2, programs=SHELL | SLURM)],
-    "ssh": [Case("ssh {job}", 2, programs=SHELL | SLURM)],
+    "path": [Case("path {job}")],
+    "ssh": [Case("ssh {job}", programs=SHELL)],
     "shell": [Case("shell {job} -- true", 2, programs=SHELL | SLURM)],
     "top": [
         Case("top --once", programs=SHELL | SLURM),
@@ -118,6 +118,7 @@ CASES = {
         Case("lint --fix linked.sbatch", 2),
         Case("lint --explain SG1"),
     ],
+    "diagnose": [Case("diagnose hand.sbatch")],
     "lsp": [Case("lsp")],
     "web": [Case("web --host 10.0.0.1", 2)],
     "adopt": [

@@ -550,7 +550,7 @@ def test_a_repeated_command_goes_on_without_a_site_that_cannot_run_the_request_a
     ("more", "error"),
     [
         (["--sweep", "lr=1,2", "--sbatch", "array=1-2"], "error: --sweep and --sbatch array exclude each"),
-        (["--partition", "nosuch"], "error: no site could run the job: daic: daic has no partition 'nosuch'"),
+        (["--mem", "9999G"], "error: no site could run the job: daic: the job needs 9999G per node"),
     ],
 )
 def test_a_request_that_is_wrong_at_all_sites_is_refused_without_a_connection(

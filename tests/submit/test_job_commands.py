@@ -249,7 +249,7 @@ def test_logs_shows_a_job_that_was_submitted_with_sbatch(call: Call, testbed: Te
 
 
 def test_ignored_files_are_not_sent_but_the_bundled_script_is(call: Call, login_node: Server) -> None:
-    reply = call("submit")
+    reply = call("submit", "--script", "training/train_ddp.py")
     assert reply.returncode == 0, reply.stderr
     folder = Path(re.search(r"is (/.*)", reply.stderr)[1])  # type: ignore[index]
     call("cancel", reply.stdout.strip(), new=False)

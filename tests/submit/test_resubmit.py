@@ -174,7 +174,7 @@ def test_a_batch_script_runs_again_as_it_was(
 
 LAUNCH = b"""#!/bin/bash
 #SBATCH --job-name=first --nodes=1 --ntasks-per-node=2 --gres=gpu:2
-#SBATCH --mem=50M --time=5 --output=%x-%j.out
+#SBATCH --mem=150M --time=5 --output=%x-%j.out
 srun bash -c 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURM_NNODES"'
 """
 
@@ -190,7 +190,7 @@ def test_options_override_the_header_of_a_batch_script_and_its_text_stays(
     assert (shown.returncode, shown.stdout) == (0, ""), shown.stderr
     assert "sbatch would get --nodes=2 --time=6 --gres=gpu:2, which overrides" in shown.stderr
 
-    words = ("--gpus", "4", "--nodes", "2", "--mem", "60M", "--name", "second", "--sbatch", "nice=7")
+    words = ("--gpus", "4", "--nodes", "2", "--mem", "160M", "--name", "second", "--sbatch", "nice=7")
     reply = call("resubmit", first, *words)
     assert reply.returncode == 0, reply.stderr
     (second,) = ledger.find(reply.stdout.strip())
@@ -203,11 +203,11 @@ def test_options_override_the_header_of_a_batch_script_and_its_text_stays(
         if "=" in word
     )
     names = ("JobName", "NumNodes", "TimeLimit", "MinMemoryNode", "Nice")
-    assert [facts[name] for name in names] == ["second", "2", "00:06:00", "60M", "7"]
+    assert [facts[name] for name in names] == ["second", "2", "00:06:00", "160M", "7"]
     assert (Path(second.folder) / "own.sbatch").read_bytes() == LAUNCH
 
     third = call("resubmit", second.id, "--time", "7", "--dry-run", "--json")
-    options = ["--mem=60M", "--job-name=second", "--nodes=2", "--time=7", "--gres=gpu:2", "--nice=7"]
+    options = ["--mem=160M", "--job-name=second", "--nodes=2", "--time=7", "--gres=gpu:2", "--nice=7"]
     assert sorted(json.loads(third.stdout)["sbatch_options"]) == sorted(options)
     assert len(ledger.all()) == 2
 

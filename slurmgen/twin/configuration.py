@@ -206,6 +206,7 @@ def _cluster(layout: Layout) -> str:
     folder, run = layout.folder, layout.run
     communication = f"\n{_LISTENS_ON_HOST_NAME}" if layout.loopback == LOCALHOST else ""
     plugins = f'\nPluginDir="{layout.slurm.plugins}"' if layout.slurm.plugins else ""
+    further = _array_size(layout) + _licenses(layout)
     return f"""# A twin of {layout.site.name}, written by slurmgen.
 ClusterName={layout.site.name}
 SlurmctldHost={layout.hostname}({layout.address})
@@ -237,7 +238,7 @@ EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 # The backfill scheduler starts the first job; until three seconds have passed the other one does not.
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
-GresTypes=gpu{_array_size(layout)}{_licenses(layout)}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
+GresTypes=gpu{further}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
 
 
 def _array_size(layout: Layout) -> str:

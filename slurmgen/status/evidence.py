@@ -142,8 +142,10 @@ _SIGNAL_NUMBERS = {signal.strsignal(number): int(number) for number in signal.va
 
 def _run_start(log: str) -> int:
     """Where the last run begins: after a requeue, in the last segment, or where the first lines recur."""
-    at = max((match.end() for match in _RESTARTED.finditer(log)), default=0)
-    if all(_LAUNCHER.match(line) for line in log[at:].partition("\n")[2].split("\n")):
+    last = max(_RESTARTED.finditer(log), key=re.Match.end, default=None)
+    at = last.end() if last else 0
+    is_over = all(_LAUNCHER.match(line) for line in log[at:].partition("\n")[2].split("\n"))
+    if last and is_over and last[0].startswith("CANCELLED"):  # Slurm did not start it again
         at = 0
     head = "".join(log.partition("\n\n")[0].splitlines(keepends=True)[:2])
     again = log.rfind(f"\n{head}", at) + 1 if len(head) > _LONG_HEAD and not _FAULT.search(head) else 0

@@ -488,7 +488,7 @@ def adversarial(pattern: str) -> set[str]:
 def test_no_log_makes_a_search_slow(sign: Sign) -> None:
     for text in adversarial(sign.pattern):
         for log in (text, f"{text}x", text.replace("\n", " ")):
-            assert seconds(lambda log=log: sign.search(log)) < 0.5, log[:80]  # type: ignore[misc]
+            assert seconds(lambda log=log: sign.search(log)) < 2, log[:80]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -516,7 +516,7 @@ def test_no_log_makes_a_search_slow(sign: Sign) -> None:
 def test_no_log_makes_an_explanation_slow(text: str) -> None:
     log = (text * (1 + 2 * LOG_END // len(text)))[: 2 * LOG_END]
     job = JobState(id="12", state="FAILED", exit_code="1:0")
-    assert seconds(lambda: why(job, log)) < 0.5
+    assert seconds(lambda: why(job, log)) < 2
 
 
 def seconds(call: Callable[[], object]) -> float:

@@ -183,7 +183,7 @@ def _check_words(request: Request, partitions: Iterable[str]) -> None:
             )
 
 
-_NAMES: dict[CompleteList, tuple[str, str]] = {
+LISTS: dict[CompleteList, tuple[str, str]] = {
     "partitions": ("partition", "partition"),
     "qos": ("QoS", "qos"),
     "gpu.types": ("GPU type", "gpu_type"),
@@ -213,7 +213,7 @@ def _check_listed(request: Request, site: Site, gpus: int) -> None:
     for key, name in unlisted(request, site):
         if key in site.complete:
             useful = partitions_for(site, gpus) if key == "partitions" else ()
-            what, field = _NAMES[key]
+            what, field = LISTS[key]
             hint = did_you_mean(name, useful or _listed(site, key), field)
             raise RequestError(f"{site.name} has no {what} {name!r}", hint)
 
@@ -228,7 +228,7 @@ def _unlisted_notes(request: Request, site: Site) -> dict[str, str]:
     return {
         f"{key}.{name}": text.format(
             site=site.name,
-            what=_NAMES[key][0],
+            what=LISTS[key][0],
             name=name,
             guess=_guess(name, _listed(site, key)),
             table=f"{key}.{toml_key(name)}",

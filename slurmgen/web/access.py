@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from slurmgen.lint.reader.parse import ASKS_BASH
 from slurmgen.web.pages import Settings, bare_page
 
 COOKIE = "slurmgen"
@@ -49,6 +50,7 @@ class Access:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        ASKS_BASH.set(False)
         scope["nonce"] = nonce = token_urlsafe(16)
         reply: ASGIApp = self._refusal(Request(scope)) or self.app
         await reply(scope, receive, _restricted(send, nonce))

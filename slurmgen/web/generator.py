@@ -1,6 +1,6 @@
 """The page that makes a script: its form and the script's picture."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,7 +17,7 @@ from slurmgen.errors import Offer, RequestError, SlurmgenError, cleared, parts
 from slurmgen.job_spec import JobOptions, spec_of_options
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan import Plan
-from slurmgen.plan.placement import notes
+from slurmgen.plan.placement import LISTS, notes, unlisted, warnings
 from slurmgen.plan.resources import charge
 from slurmgen.request.model import Precision, Rendezvous, Sweep
 from slurmgen.request.text import command_line, request_of
@@ -108,6 +108,10 @@ class Answer(Struct, frozen=True, kw_only=True):
     "As `slurmgen render` writes it to stdout."
     lines: tuple[Line, ...]
     notes: dict[str, str]
+    warnings: Collection[str]
+    "The names of the notes that are warnings."
+    unlisted: dict[str, str]
+    "The field that a note is about, by the name of the note, if the profile does not list its value."
     charge: str | None
     command: str
     "The command that makes the script, with the values of variables."
@@ -138,6 +142,8 @@ def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
         script=script,
         lines=script_lines(plan, script),
         notes=notes(plan),
+        warnings=warnings(plan).keys(),
+        unlisted={f"{key}.{name}": LISTS[key][1] for key, name in unlisted(plan.request, site)},
         charge=charge(plan),
         command=command_line(site.name, request, with_values=True),
         toml=f"site = {toml_value(site.name)}\n\n{table_of(plan.name, request)}",
@@ -492,6 +498,7 @@ def show(request: Request) -> Response:
         "common": COMMON,
         "groups": GROUPS,
         "default_site": DEFAULT_SITE,
+        "labels": LABELS,
     }
     return page(
         request, "generator.html", **values, **_of_site(site, own, {}), answer=answer_of({}, site, own)
@@ -514,7 +521,8 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
         own = own_settings(settings_of(request), site)
         if shown != _placed({**texts, "site": site.name}):
             of_site = _of_site(site, own, texts)
-        return page(request, "generator_answer.html", answer=answer_of(texts, site, own), **of_site)
+        shown_answer = answer_of(texts, site, own)
+        return page(request, "generator_answer.html", answer=shown_answer, labels=LABELS, **of_site)
     except SlurmgenError as error:
         field = next((name for name in error.fields if name in LABELS), "")
         refusal: dict[str, Any] = {

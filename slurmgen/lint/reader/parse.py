@@ -8,6 +8,7 @@ parses a long text first, and the kernel ends it after a time limit.
 import re
 import subprocess
 import sys
+from contextvars import ContextVar
 from functools import lru_cache
 
 from tree_sitter import Language, Node, Parser
@@ -52,13 +53,17 @@ def parse(text: str, budget: Budget) -> Node:
 
 
 _BASH = ("/bin/bash", "--norc", "--noprofile", "-O", "extglob", "-n")
+ASKS_BASH = ContextVar("ASKS_BASH", default=True)
+"Whether bash may read a text. The process of the web server starts none; its workers, with limits, may."
 _SECONDS = 2.0
 "Time limit of bash, which parses 1 MB in a tenth of it."
 _FAULT = re.compile(r"(?m)^\S+: line (\d+): (.*)$")
 
 
 def fault_of(text: str) -> Fault | None:
-    """Why bash cannot parse a text; it runs nothing of it. None if bash can, or if it is not installed."""
+    """Why bash cannot parse a text; it runs nothing of it. None if bash can, or if it is not asked."""
+    if not ASKS_BASH.get():
+        return None
     try:
         reply = subprocess.run(
             _BASH,

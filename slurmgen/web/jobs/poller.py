@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -163,7 +164,7 @@ class Connections:
         """Close the connection some time after the last user; at once, if it has failed."""
         with self._lock:
             shared.users -= 1
-            if shared.users:
+            if shared.users or sys.is_finalizing():  # Python waits for ever for a thread that it starts then
                 return
             if self._shared.get(route) is shared and shared.transport:
                 if _BY_USER.search(shared.transport.login):

@@ -60,7 +60,7 @@ server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 socket.send_fds(server, [b"."], numbers)
 request = [arguments, dict(os.environ), os.getcwd(), numbers, ignored, cpus]
-# A signal that comes before its handler waits, even one that is ignored: the copy may run before this goes on.
+# A signal that comes before its handler waits, even an ignored one: the copy may run before this goes on.
 mask = signal.pthread_sigmask(signal.SIG_BLOCK, passed)
 server.sendall(json.dumps(request).encode() + b"\\n")
 for number in passed:  # also an ignored one, which the copy may want to get later

@@ -185,7 +185,7 @@ def test_a_hostile_script_stays_text(desktop: Page) -> None:
 
 
 def test_the_rules_of_a_site_are_checked_when_it_is_chosen(desktop: Page) -> None:
-    write(desktop, "#!/bin/bash\n#SBATCH --partition=small --gpus=1 --time=1:00:00\n#SBATCH --account=a\ntrue\n")
+    write(desktop, "#!/bin/bash\n#SBATCH --partition=small --gpus=1 --time=1:00:00 --account=a\ntrue\n")
     expect(desktop.get_by_role("status")).to_have_text("No findings")
     desktop.get_by_label("Site").select_option("olivia")
     expect(desktop.get_by_role("listitem").filter(has_text="SG901")).to_have_count(1)

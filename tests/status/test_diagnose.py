@@ -116,7 +116,7 @@ def test_the_first_cause_is_found_with_its_line(log: str, what: str, number: int
     "log",
     [
         "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError('<pip>: Failed to "
-        "establish a new connection: [Errno 101] Network is unreachable')': /simple/foo/\n",
+        "establish a new connection: [Errno 101] Network is unreachable')': /foo/\n",
         "slurm_script: line 12: module: command not found\nepoch 2 loss nan\n",
         "mkdir: cannot create directory '/scratch/shared': Permission denied\n" + STEPS,
         'step 10: sample answer: "OSError: [Errno 98] Address already in use" means: it is taken.\n',

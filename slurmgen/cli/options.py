@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import click
 from click.core import ParameterSource
@@ -36,7 +36,7 @@ from slurmgen.text import visible
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from slurmgen.cli.submit import FileJob
+    from slurmgen.config.user import Personal
     from slurmgen.ledger.ledger import Record
     from slurmgen.remote.route import BackgroundLogin, Route
     from slurmgen.remote.transport import Transport
@@ -729,7 +729,23 @@ def site_route(options: dict[str, Any], site: str) -> "Route":
     return lookup.site_route(site, Path.cwd(), options, terminal_prompt())
 
 
-def route_of(job: "JobSpec | FileJob", values: dict[str, Any], *, connects: bool = True) -> "Route":
+class PlacedJob(Protocol):
+    """A job of slurmgen.toml or a batch script, as far as its route depends on it."""
+
+    @property
+    def site(self) -> Site:
+        """Where it runs."""
+
+    @property
+    def personal(self) -> "Personal":
+        """The user's own settings for that site."""
+
+    @property
+    def project_dir(self) -> Path:
+        """The folder of its project."""
+
+
+def route_of(job: PlacedJob, values: dict[str, Any], *, connects: bool = True) -> "Route":
     """The route to the site of a job, as `site_route`; nothing is asked unless the command connects."""
     from slurmgen.ledger import places
     from slurmgen.remote.ssh.prompt import terminal_prompt

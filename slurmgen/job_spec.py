@@ -376,11 +376,10 @@ def understood(
         if found:
             asked, options = merge(found, asked), structs.replace(options, job=None)
     elif _is_command(options, words, project, project_dir):
-        from slurmgen.program.target import command_request
+        from slurmgen.program.target import as_command
 
-        command, replaced = command_request(words)
-        asked = merge(command, structs.replace(asked, script_args=None))
-        notices = _replaced(replaced)
+        asked, notice = as_command(asked)
+        notices = (notice,) if notice else ()
     return structs.replace(options, request=_relative(asked, project_dir)), notices
 
 
@@ -393,10 +392,6 @@ def _is_command(options: JobOptions, words: Sequence[str], project: Project, pro
 
 
 _NAMES = f"Name a job of {FILE_NAME}, a program, or the path of a batch script."
-
-
-def _replaced(words: Sequence[str]) -> tuple[str, ...]:
-    return (f"slurmgen sets these options itself, or leaves them out: {', '.join(words)}",) if words else ()
 
 
 def _of_argument(word: str, folder: Path, project_dir: Path) -> Request | None:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import structs
+
 from slurmgen.adopt.program import ADAPTERS, from_launch
 from slurmgen.errors import RequestError
 from slurmgen.files import read_bytes
 from slurmgen.lint.reader import read
 from slurmgen.program.files import BATCH_SUFFIXES, SHELL_SUFFIXES, path_in_project
-from slurmgen.request.model import Request
+from slurmgen.request.model import Request, merge
 from slurmgen.toml import unreadable
 
 Kind = Literal["batch", "python", "shell"]
@@ -73,7 +75,17 @@ def program_request(path: Path, kind: Kind, project_dir: Path) -> Request:
     return Request(script=file)
 
 
-def command_request(words: Sequence[str]) -> tuple[Request, tuple[str, ...]]:
+def as_command(request: Request) -> tuple[Request, str]:
+    """The request whose command is the arguments of this one, and a notice of words that it leaves out.
+
+    The notice is empty if it leaves out none.
+    """
+    command, replaced = _command_request(request.script_args or ())
+    notice = f"slurmgen sets these options itself, or leaves them out: {', '.join(replaced)}"
+    return merge(command, structs.replace(request, script_args=None)), notice if replaced else ""
+
+
+def _command_request(words: Sequence[str]) -> tuple[Request, tuple[str, ...]]:
     """The request for a command, and what of its words slurmgen replaces by its own or cannot express.
 
     `python FILE` and `python -m MODULE` are what they run; torchrun and the like are a framework.

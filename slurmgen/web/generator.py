@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,9 +20,9 @@ from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan import Plan
 from slurmgen.plan.placement import LISTS, notes, unlisted, warnings
 from slurmgen.plan.resources import charge
-from slurmgen.program.target import command_request
-from slurmgen.request.model import Precision, Rendezvous, Sweep, merge
-from slurmgen.request.model import Request as Asked
+from slurmgen.program.files import begins_command
+from slurmgen.program.target import as_command
+from slurmgen.request.model import Precision, Rendezvous, Sweep
 from slurmgen.request.text import command_line, request_of
 from slurmgen.script_lines import Line, script_lines
 from slurmgen.sites.model import EngineName, Site
@@ -127,21 +128,16 @@ class Answer(Struct, frozen=True, kw_only=True):
         return f"{self.plan.name}.{self.plan.site}.sbatch"
 
 
-def _with_command(request: Asked) -> Asked:
-    """Arguments without a program are a command, as the words after `--` on the command line."""
-    words = request.script_args
-    if not words or request.names_program or words[0].startswith("-"):
-        return request
-    return merge(command_request(words)[0], structs.replace(request, script_args=None))
-
-
 def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
     """The answer to the fields of a form, without the site.
 
     Raises:
         SlurmgenError: the request is not valid, as on the command line.
     """
-    request = _with_command(request_of(texts))
+    request, notice = request_of(texts), ""
+    words = request.script_args
+    if words and not request.names_program and begins_command(words[0], Path(), has_jobs=False):
+        request, notice = as_command(request)
     _check_table(request.sweep)
     spec = spec_of_options(JobOptions(site=site.name, request=request), site, own)
     plan = spec.plan()
@@ -151,7 +147,7 @@ def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
         plan=plan,
         script=script,
         lines=script_lines(plan, script),
-        notes=notes(plan),
+        notes=({"command": notice} if notice else {}) | notes(plan),
         warnings=warnings(plan).keys(),
         unlisted={f"{key}.{name}": LISTS[key][1] for key, name in unlisted(plan.request, site)},
         charge=charge(plan),

@@ -62,7 +62,7 @@ def _example(printed: Any) -> str:
 
 
 def _objects() -> Iterator[str]:
-    """The keys of each object that are not those of an object that it extends."""
+    """The keys that each object adds to the object that it extends."""
     structs = {name: kind for kinds in OUTPUTS.values() for name, kind in structs_of(kinds).items()}
     keys = {name: {*_rows(kind)} for name, kind in structs.items()}
     for name, kind in sorted(structs.items()):

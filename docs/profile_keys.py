@@ -46,7 +46,7 @@ def _all_tables(prefix: str, kind: type) -> Iterator[tuple[str, type]]:
 
 
 def _section(prefix: str, kind: type, shortest: dict[type, str], examples: dict[str, str]) -> Iterator[str]:
-    """The keys of a table that are not those of another one, which has the same type or a base of it."""
+    """The keys that a table adds to an earlier table of the same type or of its base."""
     yield f"## `[{prefix}]`\n" if prefix else "## Top level\n"
     if prefix:
         yield f"{(kind.__doc__ or '').splitlines()[0]}\n"

@@ -84,7 +84,7 @@ def _by_jobs(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
 
 
 def _together(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The rows; those of the same kind with the same values, such as of two partitions, are one."""
+    """The rows; equal rows of one kind, such as of two partitions, are joined."""
     names: dict[tuple[str, ...], list[str]] = {}
     for label, *values in rows:
         kind, name = found.groups() if (found := NAMED.fullmatch(label)) else (label, "")

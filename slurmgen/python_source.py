@@ -218,7 +218,7 @@ def assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
 
 
 def call_of(node: ast.Call, names: dict[str, Constant]) -> Call:
-    """A call; `names` are those of constants."""
+    """A call; `names` has the names of constants."""
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     constants = {word.arg: _constant(word.value, names) for word in node.keywords if word.arg}

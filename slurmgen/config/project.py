@@ -209,7 +209,7 @@ def layers(project: Project, job: str | None, site: str) -> list[tuple[str, Requ
 
 
 def site_of_script(path: Path, project: Project, project_dir: Path) -> str | None:
-    """The site of a batch script: that of its name, NAME.SITE.sbatch, else that of slurmgen.toml."""
+    """The site of a batch script: SITE if it is called NAME.SITE.sbatch, else the site of slurmgen.toml."""
     name = Path(path.stem).suffix.removeprefix(".") if path.suffix == ".sbatch" else ""
     return name if name in profile_paths(project_dir) else project.site
 

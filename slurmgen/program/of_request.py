@@ -49,7 +49,7 @@ def program_of(request: Request, project_dir: Path) -> Program | None:
 
 
 def _shell_program(project_dir: Path, file: str) -> Program | None:
-    """A shell program: the ranks that a launcher in it starts, else those of the Python file that it runs."""
+    """What a shell program shows: the launcher that it calls, else the Python file that it runs."""
     path = project_dir / file
     if not is_inside(path, project_dir):
         return None

@@ -107,7 +107,7 @@ def _kind(shown: Shown) -> str:
 
 
 def _ranks(names: Sequence[str]) -> dict[str, int]:
-    """The ranks of files whose names differ in one number only, as those of srun's `%t`.
+    """The ranks of files whose names differ in one number only, such as srun's `%t`.
 
     >>> _ranks(["job-12-0.out", "job-12-1.out", "notes"])
     {'job-12-0.out': 0, 'job-12-1.out': 1}

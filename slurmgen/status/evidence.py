@@ -524,7 +524,7 @@ def _ranges(tasks: str) -> Iterator[range]:
 
 
 def _commands(log: str) -> Iterator[Ended]:
-    """Commands of the script, of which bash reports the signal that ended them."""
+    """The commands of the script for which bash reports a fatal signal."""
     for match in islice(_COMMAND.finditer(log), _MOST_REPORTS):
         if number := _number(match[2]):
             yield _ended(f"a command in line {match[1]} of the script", line_of(match), 0, number)

@@ -442,7 +442,7 @@ class _Evidence:
         return self._of_sign(said[-1], self._ender(said[-1].at, said[-1].line)) if said else None
 
     def _exited(self) -> Why | None:
-        """The first process that ended with an exit code, of which nothing else is known."""
+        """The first process that ended with an exit code, if nothing else is known."""
         one = next((one for one in self.failed if one.status and not one.by_launcher), None)
         return self._of_code(one) if one else None
 
@@ -469,7 +469,7 @@ def _only_rank(one: Ended | None) -> int | None:
 
 
 def _sign_of(raised: Raised) -> Sign | None:
-    """The first sign that an exception has, other than that of a consequence."""
+    """The first sign of an exception; signs of consequences do not count."""
     return next(
         (one for one in SIGNS if one.kind not in ("effect", "said") and one.search(raised.line)), None
     )

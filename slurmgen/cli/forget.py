@@ -71,7 +71,7 @@ def command(
 
 def _settle(entry: "Record", route: "Route") -> "Record | None":
     from slurmgen.ledger.ledger import Ledger
-    from slurmgen.submit.forget import settle
+    from slurmgen.submit.cancel import settle
 
     with connect(route) as transport:
         return settle(transport, entry, Ledger())

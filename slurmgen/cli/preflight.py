@@ -8,19 +8,15 @@ import click
 from click.core import ParameterSource
 from click.exceptions import Exit
 
-from slurmgen.cli.options import (
-    cache_dir,
-    connect_in_background,
-    json_option,
-    route_of,
-    route_options,
-    site_option,
-)
+from slurmgen.cli.options import cache_dir, json_option, route_options, site_option
 from slurmgen.cli.output import Command, print_json, say
+from slurmgen.cli.submit_output import Printer, follow_job, printed, show
 from slurmgen.errors import RequestError
 from slurmgen.files import PREFLIGHT, bundled
-from slurmgen.job_spec import JobSpec
 from slurmgen.request.model import NONE, Request
+from slurmgen.submit.how import How
+from slurmgen.submit.job import ready
+from slurmgen.submit.preflight import NodeCheck, named_nodes, preflight_job
 
 if TYPE_CHECKING:
     from slurmgen.cli.job_objects import Preflight
@@ -92,8 +88,6 @@ def command(
 
     Exits with 1 if a node is bad, or if the job failed for another reason.
     """
-    from slurmgen.submit.preflight import named_nodes, preflight_job
-
     if copy:
         _check_alone("copy", "as_json")
         _copy(Path.cwd() / PREFLIGHT, as_json)
@@ -101,10 +95,10 @@ def command(
     if nodes and nodelist is not None:
         raise click.UsageError("--nodes and --nodelist exclude each other.")
     route_values = {key: values.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
+    how = How(**route_values, remote_dir=remote_dir, cache_dir=cache_dir())
     size = {"nodes": nodes or 1} if nodelist is None else named_nodes(nodelist)
     job = preflight_job(site, Request(**values, **size), Path.cwd())
-    route = route_of(job, route_values, connects=not dry_run)
-    _run(job, route, remote_dir, dry_run=dry_run, as_json=as_json)
+    _run(NodeCheck(job), how, dry_run=dry_run, as_json=as_json)
 
 
 def _check_alone(name: str, *allowed: str) -> None:
@@ -127,32 +121,24 @@ def _copy(folder: Path, as_json: bool) -> None:
         print_json(Copied(folder=folder.name))
 
 
-def _run(job: JobSpec, route: "Route", remote_dir: str | None, *, dry_run: bool, as_json: bool) -> None:
+def _run(check: NodeCheck, how: How, *, dry_run: bool, as_json: bool) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
-    from slurmgen.cli.submit_output import show
-    from slurmgen.submit.preflight import prepare_preflight, scope_of
-
-    with connect_in_background(route, starts=not dry_run) as connecting:
-        plan = job.plan()
-        prepared = prepare_preflight(job, plan, route, remote_dir, cache_dir())
-        if dry_run:
-            show(prepared, as_json)
-            return
-        from slurmgen.cli.submit_output import Printer, follow_job, notes_of, say_result
-        from slurmgen.submit.submission import submission
-
-        printer = Printer(prepared, notes_of(plan))
-        with submission(prepared, connecting.transport, observer=printer) as outcome:
-            say_result(prepared, outcome)
-            try:
-                follow_job(outcome, route, err=as_json)
-            except Exit as end:
-                checked = None
-                if not end.exit_code:
-                    checked = _clear_healthy(outcome.record, route, scope_of(job, plan))
-                if as_json and end.exit_code in (0, 1):
-                    print_json(_result(outcome.record, checked))
-                raise
+    if dry_run:
+        with ready(check, how, Printer(), connects=False) as made:
+            show(made.arrays[0], as_json)
+        return
+    printer = Printer()
+    with printed(check, how, printer) as (outcome,):
+        route = printer.arrays[0].route
+        try:
+            follow_job(outcome, route, err=as_json)
+        except Exit as end:
+            checked = None
+            if not end.exit_code:
+                checked = _clear_healthy(outcome.record, route, check.scope())
+            if as_json and end.exit_code in (0, 1):
+                print_json(_result(outcome.record, checked))
+            raise
 
 
 def _result(record: "Record", checked: "Checked | None") -> "Preflight":

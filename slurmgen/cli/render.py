@@ -13,8 +13,8 @@ from slurmgen.cli.options import (
     cache_dir,
     json_option,
     request_options,
+    say_excluded,
     shown,
-    without_bad_nodes,
     write_in_project,
 )
 from slurmgen.cli.options import write as write_file
@@ -84,7 +84,10 @@ def command(
     else:
         job = load_spec(options, Path.cwd(), personal=not (output or write))
         if exclude_bad_nodes:
-            job = without_bad_nodes(job)
+            from slurmgen.ledger.bad_nodes import Place
+            from slurmgen.status.nodes import on_good_nodes
+
+            job = on_good_nodes(job, Place(job.site.name), say_excluded)
         rendered = _render_one(job, output, write, force)
     if as_json:
         print_json(rendered)

@@ -1,33 +1,19 @@
 """`slurmgen run`: a job in this terminal, with the plan and the checks of `submit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from slurmgen.cli.log_output import LogOutput
-from slurmgen.cli.options import (
-    JobCommand,
-    Sending,
-    connect,
-    connect_in_background,
-    request_options,
-    route_of,
-    route_options,
-    sending_options,
-)
+from slurmgen.cli.options import JobCommand, connect, request_options, submission_options
 from slurmgen.cli.output import say
-from slurmgen.cli.submit_output import (
-    announced,
-    notes_of,
-    prepared_job,
-    refuse_example,
-    say_result,
-    with_command,
-)
+from slurmgen.cli.submit_output import Printer, announced, refuse_example, say_result
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_spec import JobOptions, load_spec
-from slurmgen.slurm.units import is_of_task
+from slurmgen.submit.how import How
+from slurmgen.submit.job import ProjectJob, submit
+from slurmgen.submit.prepare import Prepared
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -36,7 +22,6 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.replies import JobState
     from slurmgen.status.job import Job
-    from slurmgen.submit.prepare import Prepared
     from slurmgen.submit.submission import Outcome
 
 INTERRUPTED = 130
@@ -52,35 +37,35 @@ INTERRUPTED = 130
     },
 )
 @request_options
-@route_options
-@sending_options()
-def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
+@submission_options()
+def command(options: JobOptions, how: How) -> int:
     """Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.
 
     It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
     on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
     """
-    from slurmgen.cli.submit_output import Printer
-    from slurmgen.submit.prepare import dependent
-    from slurmgen.submit.submission import submission
-
     job = announced(load_spec(options, Path.cwd()))
     refuse_example(job)
-    route = route_of(job, route_values)
-    with connect_in_background(route, starts=True) as connecting:
-        job = sending.on_good_nodes(job, route.via)
-        plan = job.plan()
-        _check_one_log(plan.output)
-        prepared = with_command(prepared_job(job, plan, route, sending))
-        prepared = dependent(prepared, job.after(()))
-        printer = Printer(prepared, tuple(notes_of(plan, job)))
-        with submission(prepared, connecting.transport, observer=printer) as outcome:
-            return _followed(prepared, outcome, route)
+    printer = _Printer()
+    # ^C cancels the job as soon as there is one, so its result is printed within `_followed`.
+    with submit(ProjectJob(job), how, printer) as (outcome,):
+        return _followed(printer.arrays[0], outcome)
 
 
-def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
+class _Printer(Printer):
+    def planned(self, *, is_array: bool) -> None:
+        """See Observer."""
+        if is_array:
+            raise RequestError(
+                "`slurmgen run` shows one log, and each task of an array has its own",
+                "Use `slurmgen submit`; `slurmgen logs -f ID_TASK` follows one task.",
+            )
+
+
+def _followed(prepared: Prepared, outcome: "Outcome") -> int:
     from slurmgen.status.job import find_log, job_id
 
+    route = prepared.route
     try:
         say_result(prepared, outcome)
         path = find_log(outcome.transport, outcome.record, job_id(outcome.record))
@@ -134,11 +119,3 @@ def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -
     for line in lines(report):
         click.echo(visible(line), err=True)
     return report.code
-
-
-def _check_one_log(output: str) -> None:
-    if is_of_task(output):
-        raise RequestError(
-            "`slurmgen run` shows one log, and each task of an array has its own",
-            "Use `slurmgen submit`; `slurmgen logs -f ID_TASK` follows one task.",
-        )

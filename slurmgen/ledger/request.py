@@ -74,10 +74,11 @@ def recorded(spec: JobSpec, send: Sequence[str] = (), resubmits: str = "") -> st
         send=tuple(send),
         resubmits=resubmits,
     )
-    return _text(kept)
+    return text_of(kept)
 
 
-def _text(kept: Recorded) -> str:
+def text_of(kept: Recorded) -> str:
+    """The text for `Record.request`; empty if a value is not valid UTF-8."""
     try:
         return json.encode(kept).decode()
     except UnicodeEncodeError:

@@ -21,6 +21,7 @@ from slurmgen.cli.options import write as write_file
 from slurmgen.cli.output import print_json, print_script, say, warn
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
+from slurmgen.secret_names import without_secrets
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -96,7 +97,6 @@ def command(
 
 
 def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> "Rendered":
-    from slurmgen.adopt.secrets import without_secrets
     from slurmgen.cli.objects import Rendered, RenderedScript
     from slurmgen.config.project import script_path
     from slurmgen.config.user import FILE_NAME as PERSONAL

@@ -18,8 +18,7 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.request.model import Request, merge
 from slurmgen.secret_names import in_clear
 from slurmgen.sites.profiles import load_site
-from slurmgen.sync.manifest import script_name
-from slurmgen.text import listed
+from slurmgen.text import listed, script_name
 
 UNCHANGED = Request()
 

@@ -25,18 +25,15 @@ from slurmgen.status.slurm import NO_SLURM, call, hint_for, refusal
 from slurmgen.submit.secrets import SecretValues
 from slurmgen.sync.files import Snapshot
 from slurmgen.sync.manifest import (
-    _MAX_NAME,
     Manifest,
     Parcel,
     Sent,
     difference,
     expected,
     pack,
-    plain,
     rooted,
-    script_name,
 )
-from slurmgen.text import visible
+from slurmgen.text import MAX_NAME, plain, script_name, visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second. Below this speed, sending the project times out."
@@ -109,7 +106,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def run(self) -> str:
         """The name of its run folder."""
-        return f"{plain(self.name)[:_MAX_NAME] or 'job'}-{self.key}"
+        return f"{plain(self.name)[:MAX_NAME] or 'job'}-{self.key}"
 
     @property
     def folder(self) -> str:

@@ -676,6 +676,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 json_format_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 
 
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the ID of one job, --site and the route options; it receives that job as `job`."""
+
+    @wraps(function)
+    def call(job_id: str, site: str | None, **params: Any) -> Any:
+        options = {key: params.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
+        return function(job=find_one(job_id, site, **options), **params)
+
+    argument = click.argument("job_id", metavar="ID", shell_complete=complete_jobs)
+    decorated: Callable[..., Any] = argument(site_option(route_options(call)))
+    return decorated
+
+
 def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one ID or more, --site, the route options and --json."""
     ids = click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_jobs)

@@ -7,7 +7,6 @@ from typing import Literal
 import click
 from msgspec import structs
 
-from slurmgen.cli.answers import is_terminal
 from slurmgen.cli.job_objects import ResubmitDryRun, Resubmitted
 from slurmgen.cli.options import (
     JobCommand,
@@ -17,7 +16,7 @@ from slurmgen.cli.options import (
     submission_options,
     typed,
 )
-from slurmgen.cli.output import print_json, print_script, say
+from slurmgen.cli.output import can_answer, print_json, print_script, say
 from slurmgen.cli.submit_output import Printer, as_object, print_ids, printed, say_options
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_spec import JobOptions
@@ -198,7 +197,7 @@ def _decided(job: str, found: Proposal, *, as_proposed: bool) -> Request | None:
     say(f"job {job}: {found.why}; proposed: {found.words} (an estimate)")
     if as_proposed:
         return found.request
-    if is_terminal():
+    if can_answer():
         return found.request if _accepted(found.words) else None
     accept, repeat = _command("--as-proposed"), _command("--unchanged")
     raise RequestError(

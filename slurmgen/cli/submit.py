@@ -1,4 +1,4 @@
-"""`slurmgen submit`: send the project, submit the job, print its id."""
+"""`slurmgen submit` and `slurmgen run`: send the project and submit the job."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
+from slurmgen.cli.job_objects import SubmittedFirst
+from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import (
     JobCommand,
     complete_sites,
+    connect,
     json_option,
     request_options,
     shown,
@@ -26,6 +29,7 @@ from slurmgen.cli.submit_output import (
     print_ids,
     printed,
     refuse_example,
+    say_result,
     show,
     submitted_values,
     warn,
@@ -42,26 +46,38 @@ from slurmgen.config.project import (
 from slurmgen.config.user import load_personal
 from slurmgen.errors import CommandFailed, RequestError, SlurmgenError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.ledger.ledger import Record
 from slurmgen.ledger.places import Confirm, route_of
+from slurmgen.ledger.races import Race
+from slurmgen.lint import lint_text
+from slurmgen.lint.finding import Report
+from slurmgen.lint.reports import Linted, report
+from slurmgen.lint.settings import lint_settings
 from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import terminal_prompt
+from slurmgen.remote.transport import Transport
+from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.dependencies import NONE
+from slurmgen.slurm.replies import JobState
+from slurmgen.status.follow import follow_through
+from slurmgen.status.job import Job, find_log, job_id
+from slurmgen.status.logs import Followed, Shown
+from slurmgen.status.lookup import earlier
+from slurmgen.status.query import end_of
+from slurmgen.status.report_text import lines
+from slurmgen.submit.cancel import cancel_jobs
 from slurmgen.submit.exactly_once import try_out
 from slurmgen.submit.first import FirstJob, Logins, of_each, sites_that_can_run, submit_first
 from slurmgen.submit.how import How
-from slurmgen.submit.job import JobGroup, ProjectJob, Work, ready
+from slurmgen.submit.job import JobGroup, ProjectJob, Work, ready, submit
 from slurmgen.submit.prepare import Prepared
 from slurmgen.submit.race import Won
 from slurmgen.submit.submission import Login, Observer, Outcome, advised
 from slurmgen.submit.where import Option, refuse_one_host
-from slurmgen.text import counted, listed
+from slurmgen.text import counted, listed, visible
 
 if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import SubmittedFirst
-    from slurmgen.ledger.races import Race
-    from slurmgen.lint.finding import Report
-    from slurmgen.sites.model import Site
     from slurmgen.submit.script import BatchScript
 
 
@@ -129,16 +145,11 @@ def _found(options: JobOptions, *, lint: bool) -> Work:
 
 
 def _findings(script: "BatchScript", site: "Site") -> "tuple[Report, ...]":
-    from slurmgen.lint import lint_text
-    from slurmgen.lint.settings import lint_settings
-
     codes, _ = lint_settings(Path.cwd(), None)
     return script.without_made(lint_text(script.text, site, script.path, codes))
 
 
 def _print_file(script: "BatchScript", found: "tuple[Report, ...]") -> None:
-    from slurmgen.lint.reports import Linted, report
-
     if found:
         text = report("text", [Linted(shown(script.path), script.text, found)])
         click.echo(text, nl=False, err=True)
@@ -180,7 +191,7 @@ def _print_file(script: "BatchScript", found: "tuple[Report, ...]") -> None:
     "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @json_option
-def command(
+def submit_command(
     options: JobOptions,
     how: How,
     several: bool,
@@ -276,8 +287,6 @@ def _load(options: JobOptions) -> JobSpec:
     try:
         return announced(load_spec(options, Path.cwd()))
     except UnknownJob as error:
-        from slurmgen.status.lookup import earlier
-
         if found := earlier(str(options.job)):
             hint = f"`slurmgen resubmit {found.id}` submits job {found.id} ({found.name}) again."
             raise UnknownJob(error.fact, hint) from None
@@ -402,7 +411,90 @@ def _print_first(as_json: bool, race: "Race", won: Won) -> None:
 
 
 def _object(race: "Race", won: Won) -> "SubmittedFirst":
-    from slurmgen.cli.job_objects import SubmittedFirst
-
     values, others = submitted_values(won.runner.record), list(won.losers)
     return SubmittedFirst(**values, earlier=won.runner.is_earlier, race=race.key, others=others)
+
+
+INTERRUPTED = 130
+"Exit code after ^C."
+
+
+@click.command(
+    "run",
+    cls=JobCommand,
+    examples={
+        "slurmgen run train --time 00:10:00": "Run the job train here, for ten minutes at most",
+        "slurmgen run train.py --gpus 2 -- --epochs 1": "Run your own script, with arguments",
+    },
+)
+@request_options
+@submission_options()
+def run_command(options: JobOptions, how: How) -> int:
+    """Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.
+
+    It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
+    on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
+    """
+    job = announced(load_spec(options, Path.cwd()))
+    refuse_example(job)
+    printer = _Printer()
+    # ^C cancels the job as soon as there is one, so its result is printed within `_followed`.
+    with submit(ProjectJob(job), how, printer) as (outcome,):
+        return _followed(printer.arrays[0], outcome)
+
+
+class _Printer(Printer):
+    def planned(self, *, is_array: bool) -> None:
+        """See Observer."""
+        if is_array:
+            raise RequestError(
+                "`slurmgen run` shows one log, and each task of an array has its own",
+                "Use `slurmgen submit`; `slurmgen logs -f ID_TASK` follows one task.",
+            )
+
+
+def _followed(prepared: Prepared, outcome: "Outcome") -> int:
+    route = prepared.route
+    try:
+        say_result(prepared, outcome)
+        path = find_log(outcome.transport, outcome.record, job_id(outcome.record))
+        say("^C cancels the job")
+    except KeyboardInterrupt:
+        _cancel(outcome.transport, outcome.record, route)
+        return INTERRUPTED
+    return _follow(outcome, route, path)
+
+
+def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
+    job, write = job_id(outcome.record), LogOutput()
+    try:
+        states, transport = follow_through(
+            outcome.transport,
+            lambda: connect(route, interactive=False),
+            [Followed(job, path, Shown(write))],
+            report=say,
+            resume_command=lambda: f"slurmgen logs -f {job} --site {route.site}",
+            on_interrupt=lambda transport: _cancel(transport, outcome.record, route),
+        )
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        write.finish()
+    with transport:
+        return _ended(transport, Job.of(outcome.record, route), states[job])
+
+
+def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
+    job = Job.of(record, route)
+    try:
+        cancel_jobs(transport, [job], say)
+    except (SlurmgenError, KeyboardInterrupt) as error:
+        why = error.fact if isinstance(error, SlurmgenError) else "a second ^C"
+        say(f"job {job.id} may not be cancelled: {why}. `slurmgen cancel {job.id}` tries again.")
+
+
+def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
+    report = end_of(transport, job, states)
+    for line in lines(report):
+        click.echo(visible(line), err=True)
+    return report.code

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
 
+from slurmgen.cli.job_objects import Awaited, DryRun, Submitted
+from slurmgen.cli.log_output import follow_to_end
 from slurmgen.cli.options import say_excluded
 from slurmgen.cli.output import print_json, print_script, say
 from slurmgen.config.project import FILE_NAME
@@ -19,19 +21,18 @@ from slurmgen.ledger.bad_nodes import BadNode
 from slurmgen.ledger.ledger import Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS
 from slurmgen.slurm.units import readable_size
+from slurmgen.status.job import find_log, job_id
+from slurmgen.status.slurm import job_states
 from slurmgen.submit.exactly_once import Count
 from slurmgen.submit.how import How
 from slurmgen.submit.job import Work, submit
 from slurmgen.submit.prepare import Prepared
 from slurmgen.submit.submission import Login, Observer, Outcome
 from slurmgen.text import counted
-
-if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import DryRun, Submitted
-    from slurmgen.remote.transport import Transport
-    from slurmgen.slurm.commands import JobId
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
@@ -73,8 +74,6 @@ def say_options(options: Sequence[str]) -> None:
 
 
 def _dry_run(prepared: "Prepared") -> "DryRun":
-    from slurmgen.cli.job_objects import Awaited, DryRun
-
     submission = prepared.submission
     return DryRun(
         script=submission.script,
@@ -141,15 +140,11 @@ def print_ids(
 
 def as_object(outcome: "Outcome") -> "Submitted":
     """The object of --json for a submitted job."""
-    from slurmgen.cli.job_objects import Submitted
-
     return Submitted(**submitted_values(outcome.record), earlier=outcome.submitted.earlier)
 
 
 def submitted_values(record: "Record") -> dict[str, Any]:
     """What of a record is in the object of --json."""
-    from slurmgen.cli.job_objects import Submitted
-
     known = set(Submitted.__struct_fields__)
     return {key: value for key, value in structs.asdict(record).items() if key in known}
 
@@ -233,8 +228,6 @@ def check_follow(follow: bool, *, is_array: bool) -> None:
 
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    from slurmgen.status.job import job_id
-
     follow_log(outcome.transport, outcome.record, job_id(outcome.record), route, err=err)
 
 
@@ -242,10 +235,6 @@ def follow_log(
     transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
 ) -> None:
     """`follow_job` for a job that is recorded."""
-    from slurmgen.cli.log_output import follow_to_end
-    from slurmgen.status.job import find_log
-    from slurmgen.status.slurm import job_states
-
     path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":

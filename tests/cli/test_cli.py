@@ -151,10 +151,10 @@ HEAVY = {"torch", "paramiko", "jinja2", "rich", "lightning", "accelerate", "torc
     ("args", "allowed", "most"),
     [
         (["--help"], set(), 10),
-        (["render", "--gpus", "4"], {"jinja2"}, 80),
-        (["explain", "--gpus", "4", "--json"], set(), 80),
-        (["status", "last"], set(), 66),
-        (["status", "--help"], set(), 66),
+        (["render", "--gpus", "4"], {"jinja2"}, 85),
+        (["explain", "--gpus", "4", "--json"], set(), 85),
+        (["status", "last"], set(), 75),
+        (["status", "--help"], set(), 75),
     ],
 )
 def test_a_command_does_not_import_modules_that_it_does_not_use(

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slurmgen.api import cancel, fetch, follow, logs, status, wait
+    from slurmgen.api import cancel, fetch, follow, logs, status, submit, wait
     from slurmgen.errors import (
         AuthenticationFailed,
         CommandFailed,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from slurmgen.sites.model import Site
     from slurmgen.sites.profiles import load_site
     from slurmgen.status.report import Report
-    from slurmgen.submit.job import submit
     from slurmgen.submit.submission import Observer
 
     __version__: str
@@ -103,7 +102,7 @@ _HOMES = {
     "render": "render",
     "resolve": "plan",
     "status": "api",
-    "submit": "submit.job",
+    "submit": "api",
     "wait": "api",
 }
 "The module of each name that is not an error."

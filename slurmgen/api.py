@@ -10,9 +10,12 @@ import codecs
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
+from slurmgen.errors import RequestError
+from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.ledger.ledger import Record
+from slurmgen.plan import Plan
 from slurmgen.remote.route import Route, SshClient, Via, open_route
 from slurmgen.remote.transport import Transport
 from slurmgen.results.fetch import MAX_SIZE, Results, fetch_results, local_folder
@@ -25,11 +28,31 @@ from slurmgen.status.query import end_of, query, save_final_states
 from slurmgen.status.report import Report
 from slurmgen.status.sweep import combined
 from slurmgen.submit.cancel import cancel_all
+from slurmgen.submit.first import FirstJob, Logins, submit_first
+from slurmgen.submit.how import How
+from slurmgen.submit.job import ProjectJob
+from slurmgen.submit.job import submit as submit_work
+from slurmgen.submit.submission import Observer
 
 AnyJob = str | int | Record
 "An id, a name, `last`, or what `submit` returned. A string is always one name, never a sequence of them."
 _log = logging.getLogger(__name__)
 _Jobs = Callable[[Sequence[Job]], list[Report]]
+
+
+class Sending(TypedDict, total=False):
+    """How a job is submitted; as the options of the same names."""
+
+    remote_dir: str | None
+    again: bool
+    send: Sequence[str]
+    max_size: int
+    exclude_bad_nodes: bool
+    after: Sequence[str]
+    via: Via | None
+    host: str | None
+    ssh_config: str | None
+    ssh_client: SshClient | None
 
 
 class Where(TypedDict, total=False):
@@ -40,6 +63,89 @@ class Where(TypedDict, total=False):
     host: str | None
     ssh_config: str | None
     ssh_client: SshClient | None
+
+
+def submit(
+    job: Plan | JobSpec,
+    project_dir: Path | str | None = None,
+    *,
+    first: Sequence[str] = (),
+    observer: Observer | None = None,
+    **sending: Unpack[Sending],
+) -> Record:
+    """Send a project and submit its job, exactly once, as `slurmgen submit` does.
+
+    If it fails, the same call finds the job, or submits it if there is none. It never prompts: the login
+    needs a key, an agent, or a shared connection of OpenSSH.
+
+    Args:
+        job: what `load_job` or `resolve` returned.
+        project_dir: for a plan, the folder of its project or one below it; default: the current folder.
+        first: for a job of `load_job`, submit it to all of these sites, wait until one starts, let that one
+            run the program, and cancel the others; a repeated call continues.
+        observer: is called as the submission proceeds.
+        sending: `remote_dir`: the remote folder for submissions; default: that of personal.toml, else
+            ~/slurmgen.
+            `again`: submit a new job even if an earlier submission is unsettled.
+            `send`: files to send although they may hold secrets or are ignored.
+            `max_size`: bytes of the project, above which nothing is sent.
+            `exclude_bad_nodes`: for a job of `load_job`, exclude the nodes that are remembered as bad.
+            `after`: the jobs that must end first, each `[TYPE:]JOB`; default: those of slurmgen.toml.
+            `via`: how to reach the site; default: ssh if it has a login host, else local.
+            `host`: login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile.
+            `ssh_config`: OpenSSH configuration; default: ~/.ssh/config.
+            `ssh_client`: SSH client; default: paramiko.
+
+    Returns:
+        The record of the job; of a sweep with several arrays, that of the first, whose `part_of` all share;
+        with `first`, that of the job that runs the program.
+
+    Raises:
+        RequestError, ConfigError: the request or the project is invalid; nothing was sent.
+        Unresolved: there may be a job; call it again.
+        RemoteError: there is no job; with `first`, no job runs the program.
+    """
+    how, observer = How(**_frozen(sending)), observer or Observer()
+    if first:
+        return _submit_first(job, (first,) if isinstance(first, str) else first, how, observer)
+    if isinstance(job, JobSpec) and project_dir is not None:
+        raise RequestError("the job has a project of its own", "Leave out project_dir; load_job takes it.")
+    if isinstance(job, JobSpec):
+        work = ProjectJob(job)
+    else:
+        work = ProjectJob(spec_of(job, Path(project_dir or ".")), job)
+    with submit_work(work, how, observer) as outcomes:
+        return outcomes[0].record
+
+
+def _frozen(sending: Sending) -> dict[str, Any]:
+    return {key: tuple(value) if key in ("send", "after") else value for key, value in sending.items()}  # type: ignore[arg-type]
+
+
+def _submit_first(job: Plan | JobSpec, sites: Sequence[str], how: How, observer: Observer) -> Record:
+    """Submit to the site that starts first; refuse what belongs to one site.
+
+    Raises:
+        RequestError: the job is a plan, or names a site or another job.
+    """
+    if not isinstance(job, JobSpec):
+        raise RequestError("a plan is for one site, and `first` is for several", "Use what load_job returns.")
+    if job.options.site:
+        raise RequestError("the job names a site, and `first` others", "Leave out the site of load_job.")
+    if how.after:
+        raise RequestError("after and first exclude each other", "Submit the job to one site.")
+    first = FirstJob(
+        options=job.options,
+        folder=job.project_dir,
+        sites=tuple(dict.fromkeys(sites)),
+        how=how,
+        observe=lambda: observer,
+    )
+    with (
+        Logins(open_route) as logins,
+        submit_first(first, logins, _log.info, lambda _race, _won: None) as won,
+    ):
+        return won.runner.record
 
 
 @overload

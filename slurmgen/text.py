@@ -119,3 +119,16 @@ def annotation(severity: str, message: str, **properties: object) -> str:
 
 def _encoded(text: str, table: dict[str, str]) -> str:
     return "".join(table.get(c, c if c.isprintable() else _escape(c)) for c in text)
+
+
+def plain(name: str) -> str:
+    """The name with only characters that are safe in file names."""
+    return re.sub(r"[^\w.+=:@-]", "_", name, flags=re.ASCII).lstrip(".-")
+
+
+MAX_NAME = 100
+
+
+def script_name(name: str) -> str:
+    """The name of the batch script in the run folder of a job."""
+    return f"{plain(name)[:MAX_NAME]}.sbatch"

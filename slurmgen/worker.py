@@ -1,6 +1,6 @@
-"""Call functions in other processes, with limits on time, memory and files.
+"""Call functions in other processes, with limits on time, memory and files, and in threads.
 
-It is for work on untrusted text, such as the templates of a cloned repository: the kernel ends a process
+A process is for work on untrusted text, such as the templates of a cloned repository: the kernel ends one
 that reaches a limit. Functions and arguments are pickled, so they must come from slurmgen itself; a result is
 bytes.
 """
@@ -12,13 +12,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from queue import Empty, LifoQueue
-from threading import Semaphore
+from threading import Semaphore, Thread
 from traceback import format_exc
-from typing import IO
+from typing import IO, TypeVar
+
+Result = TypeVar("Result")
 
 MEMORY = 250_000_000
 "Bytes, beyond what the interpreter and its files take at the start."
@@ -239,3 +242,17 @@ def _read(stream: IO[bytes]) -> bytes:
     if len(size) < _SIZE or len(message) < int.from_bytes(size, "big"):
         raise EOFError
     return message
+
+
+def in_thread(action: Callable[[], Result]) -> Future[Result]:
+    """Call a function in a thread that Python does not wait for at exit, as it does for one of a pool."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(action())
+        except BaseException as error:  # `result` raises it
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future

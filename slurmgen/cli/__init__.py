@@ -1,4 +1,4 @@
-"""The command line: one command per file, imported only when it runs."""
+"""The command line: the module of a command is imported only when the command is called."""
 
 import gc
 import os
@@ -54,13 +54,25 @@ SECTIONS = {
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },
 }
+HOMES = {
+    "cancel": ("forget", "snapshots"),
+    "lint": ("diagnose", "lsp"),
+    "nodes": ("preflight",),
+    "render": ("check", "explain"),
+    "results": ("fetch",),
+    "shell": ("path", "port", "ssh"),
+    "status": ("wait",),
+    "submit": ("run",),
+}
+"The further commands of a module; each other one has a module of its own name."
+_MODULES = {name: module for module, names in HOMES.items() for name in (module, *names)}
 HIDDEN = {"lsp": "Run the linter as a language server on stdin and stdout."}
 "Commands that only programs call."
 COMMANDS = {name: text for section in (*SECTIONS.values(), HIDDEN) for name, text in section.items()}
 
 
 class LazyGroup(Group):
-    """A group that imports `slurmgen.cli.NAME` only when NAME is called."""
+    """A group that imports the module of a command only when that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order of the table."""
@@ -72,7 +84,8 @@ class LazyGroup(Group):
             return _help
         if name not in COMMANDS:
             raise click.UsageError(f"No such command {name!r}. {did_you_mean(name, COMMANDS)}", ctx)
-        command: click.Command = import_module(f"slurmgen.cli.{name}").command
+        module = import_module(f"slurmgen.cli.{_MODULES.get(name, name)}")
+        command: click.Command = getattr(module, f"{name}_command" if name in _MODULES else "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

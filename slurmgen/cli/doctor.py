@@ -15,7 +15,6 @@ from slurmgen.cli.options import (
     json_option,
     project_size_option,
     request_options,
-    route_of,
     route_options,
     send_option,
 )
@@ -24,8 +23,11 @@ from slurmgen.cli.submit_output import amount_of, announced
 from slurmgen.doctor import Step, examine, exit_code
 from slurmgen.doctor.checks import Visit
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.ledger.places import route_of
 from slurmgen.plan import Plan
-from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR, Prepared, Upload, prepare
+from slurmgen.remote.ssh.prompt import terminal_prompt
+from slurmgen.submit.how import How
+from slurmgen.submit.prepare import DEFAULT_REMOTE_DIR, Prepared, prepare
 from slurmgen.text import visible
 
 COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
@@ -68,14 +70,15 @@ def command(
     from contextlib import closing
 
     job = announced(load_spec(options, Path.cwd()))
-    route = route_of(job, route_values)
+    route = route_of(job.site, job.personal, job.project_dir, terminal_prompt(), **route_values)
     folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
+    how = How(remote_dir=folder, max_size=max_size, send=send)
     visit = Visit(
         route,
         open=lambda: connect(route),
         plan=lambda: _planned(job),
         prepare=lambda plan, text: _described(
-            plan, prepare(plan, text, route, job.project_dir, Upload(folder, max_size, send))
+            plan, prepare(plan, lambda _: text, route, job.project_dir, how)[0]
         ),
         remote_dir=folder,
         project=job.project_dir.resolve().name,

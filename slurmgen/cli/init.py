@@ -9,22 +9,25 @@ import sys
 from collections.abc import Container
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from slurmgen.adopt import adopt
 from slurmgen.cli.objects import Started
 from slurmgen.cli.options import json_option, shown, site_option, write_new
 from slurmgen.cli.output import Command, print_json, say
+from slurmgen.config.init_file import site_here, starter, starter_of
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, table_of
 from slurmgen.errors import RequestError, SlurmgenError, did_you_mean
 from slurmgen.files import FOLDER as TRAINING
+from slurmgen.files import bundled, read_text
+from slurmgen.program.entry_points import batch_scripts, entry_points
+from slurmgen.program.framework import Program, calls_of
 from slurmgen.request.model import Request
 from slurmgen.sites.model import Site
+from slurmgen.sites.profiles import load_profile, load_site, profile_paths
 from slurmgen.text import counted, visible
-
-if TYPE_CHECKING:
-    from slurmgen.program.framework import Program
 
 
 @click.command(
@@ -47,9 +50,6 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
     An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen
     asks for it, and without a terminal the site is `generic`.
     """
-    from slurmgen.config.init_file import starter, starter_of
-    from slurmgen.sites.profiles import load_site
-
     folder = Path.cwd()
     names = [FILE_NAME, *([TRAINING] if training else [])]
     for name in names:
@@ -72,8 +72,6 @@ def _found(jobs: dict[str, str], *, training: bool) -> str:
 
 def _jobs(folder: Path, site: Site) -> dict[str, str]:
     """The table of a job for each program and batch script of the folder."""
-    from slurmgen.program.entry_points import batch_scripts, entry_points
-
     programs = entry_points(folder)
     gpus = _ask("How many GPUs does a job need in total?", 1, int) if programs else 1
     tables: dict[str, str] = {}
@@ -108,8 +106,6 @@ def _table(name: str, program: "Program", gpus: int) -> str:
 
 def _own_gpus(program: "Program") -> int | None:
     """The GPUs that Lightning's Trainer names."""
-    from slurmgen.program.framework import calls_of
-
     calls = calls_of(program, "lightning") if program.framework == "lightning" else []
     counts = [(one.number("devices"), one.number("num_nodes", 1)) for one in calls]
     return next((devices * nodes for devices, nodes in counts if devices and nodes), None)
@@ -117,9 +113,6 @@ def _own_gpus(program: "Program") -> int | None:
 
 def _adopted(name: str, script: str, folder: Path, site: Site) -> str:
     """The job of a batch script; comments if it is not possible as a whole."""
-    from slurmgen.adopt import adopt
-    from slurmgen.files import read_text
-
     advice = f"# {visible(script)}: `slurmgen submit {visible(script)}` submits it as it is"
     try:
         made = adopt(read_text(folder / script), script, site, name=name)
@@ -154,9 +147,6 @@ def _refuse_existing(path: Path) -> None:
 
 
 def _find_site(folder: Path) -> str:
-    from slurmgen.config.init_file import site_here
-    from slurmgen.sites.profiles import load_profile, profile_paths
-
     sites = [load_profile(path, folder) for path in profile_paths(folder).values()]
     found = site_here(_host_name(), _slurm_config(), sites)
     if found:
@@ -187,8 +177,6 @@ def _slurm_config() -> str:
 
 
 def _copy_training(folder: Path) -> None:
-    from slurmgen.files import bundled
-
     shutil.copytree(bundled(TRAINING), folder, ignore=shutil.ignore_patterns("__pycache__"))
     click.echo(visible(f"copied the training examples to {shown(folder)}/"), err=True)
 

@@ -1,16 +1,18 @@
-"""`slurmgen lint`: find mistakes in batch scripts."""
+"""The commands that find faults: in scripts, in an editor, in logs."""
 
 import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from slurmgen.cli.objects import LintChange, LintRule
-from slurmgen.cli.options import complete_rules, json_format_option, site_option
+from slurmgen.cli.options import complete_rules, json_format_option, json_option, project_dir, site_option
 from slurmgen.cli.options import write as write_file
 from slurmgen.cli.output import Command, color_option, print_json, style_of, styled_diff, terminal_width
 from slurmgen.config.project import find_project, site_of_script
@@ -26,6 +28,7 @@ from slurmgen.lint.rules import all_rules
 from slurmgen.lint.settings import lint_settings
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
+from slurmgen.status.diagnose import Binary, LogDiagnosis, diagnose
 from slurmgen.text import visible
 
 
@@ -75,7 +78,7 @@ from slurmgen.text import visible
     shell_complete=complete_rules,
     help="Print the documentation of the rules whose code begins with CODE.",
 )
-def command(
+def lint_command(
     files: tuple[str, ...],
     site: str | None,
     format_: str,
@@ -258,3 +261,90 @@ def _as_object(rule: Rule) -> LintRule:
     return LintRule(
         code=rule.code, name=rule.name, severity=rule.severity, summary=rule.summary, doc=explain(rule)
     )
+
+
+_INSTALL = "Install it with: pip install 'slurmgen-torch[lsp]'"
+
+
+@click.command(
+    "lsp",
+    cls=Command,
+    hidden=True,
+    examples={
+        "slurmgen lsp": "Started by an editor: lint batch scripts as they are edited",
+        "slurmgen lsp --site daic": "Also check them against the limits of a site",
+    },
+)
+@site_option
+def lsp_command(site: str | None) -> None:
+    """Run the linter as a language server on stdin and stdout.
+
+    An editor starts it and shows the findings of `slurmgen lint` while you edit, with fixes, and with the
+    page of a rule where the pointer rests.
+    """
+    try:
+        from slurmgen.lint.language_server import make_server
+    except ModuleNotFoundError as error:
+        raise RequestError("the package pygls is not installed", _INSTALL) from error
+    if site:
+        from slurmgen.sites.profiles import load_site
+
+        load_site(site, project_dir())  # report a wrong name before the editor connects
+    make_server(site).start_io()
+
+
+@click.command(
+    "diagnose",
+    cls=Command,
+    examples={
+        "slurmgen diagnose slurm-4711.out": "Find what broke in the log of any job",
+        "slurmgen diagnose logs/rank_*.err": "Read the logs of all ranks together",
+        "slurmgen diagnose --json -": "Read a log from stdin, and print the cause and all evidence",
+    },
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@json_option
+def diagnose_command(files: tuple[str, ...], as_json: bool) -> int:
+    """Find the cause of a failure in logs, whatever program wrote them.
+
+    No job and no site is needed. Several logs, such as one for each rank, are read together; - is stdin.
+    Exits with 1 if a cause is found, and with 0 if none is seen.
+    """
+    with ExitStack() as stack:
+        streams = {("stdin" if name == "-" else name): _opened(name, stack) for name in dict.fromkeys(files)}
+        try:
+            found = diagnose(streams)
+        except Binary as error:
+            raise RequestError(f"{error} is not a text file", "Name the log that the job wrote.") from None
+    if as_json:
+        from slurmgen.cli.output import print_json
+
+        print_json(found, indent=2)
+    else:
+        _print(found)
+    return 1 if found.cause else 0
+
+
+def _opened(name: str, stack: ExitStack) -> BinaryIO:
+    if name == "-":
+        return sys.stdin.buffer
+    if Path(name).is_dir():
+        raise RequestError(f"{name} is a folder", f"Name its logs, as in {name.rstrip('/')}/*.out.")
+    try:
+        return stack.enter_context(Path(name).open("rb"))
+    except OSError as error:
+        reason = (
+            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        )
+        raise RequestError(f"{name} {reason}", "Name the log that the job wrote.") from None
+
+
+def _print(found: "LogDiagnosis") -> None:
+    if cause := found.cause:
+        place = ":".join(filter(None, [cause.file, str(cause.number or "")]))
+        rows = [("why", cause.what), ("at", place), *(("log", line) for line in cause.line.splitlines())]
+        rows += [("do", cause.todo)] if cause.todo else []
+    else:
+        rows = [("why", "no cause of a failure is seen"), *(("end", line) for line in found.ending)]
+    for label, text in rows:
+        click.echo(f"{label + ':':5}{visible(text)}")

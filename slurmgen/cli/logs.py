@@ -1,7 +1,7 @@
 """`slurmgen logs`: the log of a job, once or until the job ends."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -34,6 +34,7 @@ from slurmgen.status.logs import Followed, Shown, is_pruned, look, read
 from slurmgen.status.report_text import describe
 from slurmgen.status.slurm import job_states
 from slurmgen.text import visible
+from slurmgen.worker import in_thread
 
 
 @click.command(
@@ -222,7 +223,7 @@ def follow_together(jobs: Sequence[Job], part: Part) -> int:
     for route, group in group_by_route(jobs).items():
         looks = partial(_logs, group, names, part)
         transport, logs = begun(partial(connect, route), looks)
-        sites.append(_started(partial(_follow_together, transport, route, logs, part)))
+        sites.append(in_thread(partial(_follow_together, transport, route, logs, part)))
     try:
         return max([site.result() for site in sites])
     except KeyboardInterrupt:
@@ -243,19 +244,6 @@ def _logs(jobs: Sequence[Job], names: Mapping[Job, str], part: Part, transport: 
         JobLog(job, f"{names[job]}: ", part.bytes(transport, path)[0], path, part.rank)
         for job, path in paths.items()
     ]
-
-
-def _started(action: Callable[[], int]) -> Future[int]:
-    future: Future[int] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(action())
-        except BaseException as error:  # `result` raises it
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 def _follow_together(transport: Transport, route: Route, logs: Sequence[JobLog], part: Part) -> int:

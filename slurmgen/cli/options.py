@@ -8,17 +8,16 @@ from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from click.core import ParameterSource
-from msgspec import Struct
 
 from slurmgen.cli.output import Command, say, warn
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, find_project
 from slurmgen.errors import FILE_ONLY, ConfigError, RequestError, SlurmgenError, closest, did_you_mean
 from slurmgen.files import OutsideFolder, cache_folder, make_private, refuse_links, write_inside
-from slurmgen.job_spec import JobOptions, JobSpec
+from slurmgen.job_spec import JobOptions
 from slurmgen.request.model import OnBadNode, Precision, Rendezvous, Request
 from slurmgen.request.text import (
     OMITTED,
@@ -31,17 +30,17 @@ from slurmgen.request.text import (
 )
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.profiles import load_site
+from slurmgen.submit.how import How
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from slurmgen.config.user import Personal
+    from slurmgen.ledger.bad_nodes import BadNode
     from slurmgen.ledger.ledger import Record
-    from slurmgen.remote.route import BackgroundLogin, Route
+    from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.status.job import Job
-    from slurmgen.submit.prepare import Upload
 
 
 MAX_JOBS = 100
@@ -279,17 +278,13 @@ def bad_nodes_option(*, default: bool) -> Callable[[Callable[..., Any]], Callabl
     )
 
 
-def without_bad_nodes(job: "JobSpec", *, twin: bool = False) -> "JobSpec":
-    """The job without the nodes that are remembered as bad; names them on stderr."""
-    from slurmgen.ledger.bad_nodes import MOST_EXCLUDED, Place
-    from slurmgen.status.nodes import excluding, nodes_to_exclude
+def say_excluded(nodes: "Sequence[BadNode]") -> None:
+    """Name the nodes that are excluded because they are remembered as bad, on stderr."""
+    from slurmgen.ledger.bad_nodes import MOST_EXCLUDED
 
-    nodes = nodes_to_exclude(job, Place(job.site.name, twin))
-    if nodes:
-        newest = f", the newest {MOST_EXCLUDED} of {len(nodes)}" if len(nodes) > MOST_EXCLUDED else ""
-        names = ", ".join(node.node for node in nodes[:MOST_EXCLUDED])
-        say(f"excluding bad nodes{newest}: {names}; `slurmgen nodes` says why, and clears them")
-    return excluding(job, nodes)
+    newest = f", the newest {MOST_EXCLUDED} of {len(nodes)}" if len(nodes) > MOST_EXCLUDED else ""
+    names = ", ".join(node.node for node in nodes[:MOST_EXCLUDED])
+    say(f"excluding bad nodes{newest}: {names}; `slurmgen nodes` says why, and clears them")
 
 
 _SCRIPT_ARGS = "slurmgen.script_args"
@@ -681,6 +676,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 json_format_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 
 
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the ID of one job, --site and the route options; it receives that job as `job`."""
+
+    @wraps(function)
+    def call(job_id: str, site: str | None, **params: Any) -> Any:
+        options = {key: params.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
+        return function(job=find_one(job_id, site, **options), **params)
+
+    argument = click.argument("job_id", metavar="ID", shell_complete=complete_jobs)
+    decorated: Callable[..., Any] = argument(site_option(route_options(call)))
+    return decorated
+
+
 def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one ID or more, --site, the route options and --json."""
     ids = click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_jobs)
@@ -729,45 +737,12 @@ def site_route(options: dict[str, Any], site: str) -> "Route":
     return lookup.site_route(site, Path.cwd(), options, terminal_prompt())
 
 
-class PlacedJob(Protocol):
-    """A job of slurmgen.toml or a batch script, as far as its route depends on it."""
-
-    @property
-    def site(self) -> Site:
-        """Where it runs."""
-
-    @property
-    def personal(self) -> "Personal":
-        """The user's own settings for that site."""
-
-    @property
-    def project_dir(self) -> Path:
-        """The folder of its project."""
-
-
-def route_of(job: PlacedJob, values: dict[str, Any], *, connects: bool = True) -> "Route":
-    """The route to the site of a job, as `site_route`; nothing is asked unless the command connects."""
-    from slurmgen.ledger import places
-    from slurmgen.remote.ssh.prompt import terminal_prompt
-
-    ask = terminal_prompt() if connects else None
-    return places.route_of(job.site, job.personal, job.project_dir, ask, connects=connects, **values)
-
-
 def connect(route: "Route", *, interactive: bool = True) -> "Transport":
     """Open a connection. Only if `interactive`, the terminal prompts for passwords and the like."""
     from slurmgen.remote.route import open_route
     from slurmgen.remote.ssh.prompt import terminal_prompt
 
     return open_route(route, terminal_prompt() if interactive else None)
-
-
-def connect_in_background(route: "Route", *, starts: bool) -> "BackgroundLogin":
-    """Connect while the command does other work; without `starts`, not before the connection is needed."""
-    from slurmgen.remote.route import BackgroundLogin
-    from slurmgen.remote.ssh.prompt import terminal_prompt
-
-    return BackgroundLogin(route, terminal_prompt(), starts=starts)
 
 
 def max_size_option(default: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: A002
@@ -797,44 +772,44 @@ send_option = click.option(
 )
 
 
-class Sending(Struct, frozen=True, kw_only=True):
-    """What these options say."""
-
-    remote_dir: str | None
-    max_size: int
-    send: tuple[str, ...]
-    exclude_bad_nodes: bool
-
-    def upload(self, default_folder: str | None = None) -> "Upload":
-        """What is sent of the project, and where to if no folder is named."""
-        from slurmgen.submit.prepare import Upload  # slow to import
-
-        send = tuple(map(in_project, self.send))
-        return Upload(self.remote_dir or default_folder, self.max_size, send)
-
-    def on_good_nodes(self, job: JobSpec, via: str) -> JobSpec:
-        """The job without the nodes that are remembered as bad, if it is not to use them."""
-        return without_bad_nodes(job, twin=via == "twin") if self.exclude_bad_nodes else job
-
-
-def sending_options(condition: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command these options; it receives them as `sending`.
+def submission_options(
+    condition: str = "", after: str | None = None, again: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of a submission and of its route; it receives them as `how`.
 
     Args:
         condition: when --remote-dir counts, at the start of its help.
+        after: give it --after, with the words for its default.
+        again: give it --again, for another submission than the unsettled one of that kind.
     """
     folder = f"{condition}folder on the cluster for submissions; default: ~/slurmgen."
-    remote_dir_option = click.option("--remote-dir", metavar="FOLDER", help=folder[0].upper() + folder[1:])
-    options = (remote_dir_option, project_size_option, send_option, bad_nodes_option(default=True))
+    options: list[Option] = [
+        click.option("--remote-dir", metavar="FOLDER", help=folder[0].upper() + folder[1:]),
+        project_size_option,
+        send_option,
+        bad_nodes_option(default=True),
+    ]
+    if after is not None:
+        options.append(after_option(after))
+    if again is not None:
+        text = f"Submit a new job even if the outcome of an earlier {again} is unknown."
+        options.append(click.option("--again", is_flag=True, help=text))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*args: Any, **params: Any) -> Any:
-            sending = Sending(**{key: params.pop(key) for key in Sending.__struct_fields__})
-            return function(*args, sending=sending, **params)
+            given = {key: params.pop(key) for key in How.__struct_fields__ if key in params}
+            given["send"] = tuple(map(in_project, given["send"]))
+            how = How(
+                **given,
+                command=typed(click.get_current_context()),
+                directory=str(Path.cwd()),
+                cache_dir=cache_dir(),
+            )
+            return function(*args, how=how, **params)
 
         for option in reversed(options):
             call = option(call)
-        return call
+        return route_options(call)
 
     return decorate

@@ -1,13 +1,16 @@
-"""What commands print: colors, help, JSON, and the reports of jobs."""
+"""What commands print and ask: colors, help, JSON, the reports of jobs, and answers of the user."""
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.slurm.shell import unprintable
 from slurmgen.text import unstyled, visible, visible_json
 
 if TYPE_CHECKING:
@@ -264,3 +267,69 @@ def warn(text: str) -> None:
 def say(text: str) -> None:
     """Print a line to stderr, with the control characters of quoted text escaped."""
     click.echo(visible(text), err=True)
+
+
+def answered(
+    text: str, option: str, given: str | None, read: Callable[[str], Any], *, required: bool = False
+) -> Any:
+    """The value of an option, else of an answer; None if that is empty.
+
+    On a terminal, a wrong answer is asked for again with the reason.
+    """
+    while True:
+        answer = _answer(text) if given is None else given
+        try:
+            if answer:
+                return read(answer)
+            if not required:
+                return None
+            raise ValueError("an answer is required; ^C ends the command")
+        except ValueError as error:
+            if given is not None:
+                raise click.BadParameter(f"{error}", param_hint=option) from None
+            if not can_answer():
+                raise click.UsageError(f"{text}: {error}. Give {option}, or another answer.") from None
+            click.echo(visible(f"error: {error}"), err=True)
+
+
+def can_answer() -> bool:
+    """Whether a user can answer questions."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _answer(text: str) -> str:
+    """An answer from the terminal, or the next line of stdin; empty at its end."""
+    if can_answer():
+        reply: str = click.prompt(text, default="", show_default=False, err=True)
+        return reply.strip()
+    line = sys.stdin.buffer.readline() if sys.stdin else b""
+    return line.decode(errors="replace").strip()
+
+
+def printable(text: str) -> str:
+    """A text for a comment or a source.
+
+    Raises:
+        ValueError: it has a control character.
+    """
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise ValueError(f"{text.encode(errors='surrogateescape')!r} is not valid UTF-8")
+    if unprintable(text) is not None:
+        raise ValueError(f"{text!r} has a control character")
+    return text
+
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def interrupt_when_ended() -> None:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as SIGINT does, unless ignored, as with nohup."""
+    for number in _ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for number in _ENDING:  # a closed terminal sends several, which must not interrupt the cleanup
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

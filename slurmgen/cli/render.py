@@ -1,30 +1,52 @@
-"""`slurmgen render`: write the batch script to stdout or to a file."""
+"""The commands on the scripts of a project: render, explain and check."""
 
-from collections.abc import Callable, Mapping
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
+from msgspec import to_builtins
 
+from slurmgen.checked_in import Finding, compare, diff, expected, found, read
+from slurmgen.cli.objects import Checked, Mismatch, Rendered, RenderedScript
 from slurmgen.cli.options import (
     JobCommand,
     bad_nodes_option,
     cache_dir,
+    json_format_option,
     json_option,
     request_options,
+    say_excluded,
     shown,
-    without_bad_nodes,
     write_in_project,
 )
 from slurmgen.cli.options import write as write_file
-from slurmgen.cli.output import print_json, print_script, say, warn
+from slurmgen.cli.output import (
+    Command,
+    color_option,
+    print_json,
+    print_script,
+    say,
+    style_of,
+    styled_diff,
+    terminal_width,
+    warn,
+)
+from slurmgen.config.project import FILE_NAME, find_project, require_project, script_folder, script_path
+from slurmgen.config.user import FILE_NAME as PERSONAL
+from slurmgen.config.user import account_hint, left_out
 from slurmgen.errors import RequestError
+from slurmgen.files import read_bytes
 from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
-from slurmgen.text import visible
-
-if TYPE_CHECKING:
-    from slurmgen.cli.objects import Rendered, RenderedScript
+from slurmgen.plan import as_dict, placement
+from slurmgen.render import as_written, signed
+from slurmgen.secret_names import without_secrets
+from slurmgen.sync.files import missing_files, missing_preflight
+from slurmgen.text import annotation, counted, visible, visible_json
+from slurmgen.toml import unreadable
 
 _WITH_ALL = {"all_jobs", "write", "force", "as_json"}
 
@@ -55,7 +77,7 @@ _WITH_ALL = {"all_jobs", "write", "force", "as_json"}
 @click.option("--force", is_flag=True, help="Overwrite a script that was edited by hand.")
 @json_option
 @click.pass_context
-def command(
+def render_command(
     ctx: click.Context,
     options: JobOptions,
     output: Path | None,
@@ -84,7 +106,10 @@ def command(
     else:
         job = load_spec(options, Path.cwd(), personal=not (output or write))
         if exclude_bad_nodes:
-            job = without_bad_nodes(job)
+            from slurmgen.ledger.bad_nodes import Place
+            from slurmgen.status.nodes import on_good_nodes
+
+            job = on_good_nodes(job, Place(job.site.name), say_excluded)
         rendered = _render_one(job, output, write, force)
     if as_json:
         print_json(rendered)
@@ -93,15 +118,6 @@ def command(
 
 
 def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> "Rendered":
-    from slurmgen.adopt.secrets import without_secrets
-    from slurmgen.cli.objects import Rendered, RenderedScript
-    from slurmgen.config.project import script_path
-    from slurmgen.config.user import FILE_NAME as PERSONAL
-    from slurmgen.config.user import account_hint, left_out
-    from slurmgen.plan import placement
-    from slurmgen.render import signed
-    from slurmgen.sync.files import missing_files, missing_preflight
-
     for notice in job.notices:
         say(notice)
     in_file = bool(output or write)
@@ -142,10 +158,6 @@ def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
 
 
 def _write_all(force: bool) -> "Rendered":
-    from slurmgen.checked_in import expected
-    from slurmgen.cli.objects import Rendered
-    from slurmgen.config.project import find_project, require_project
-
     folder, project = find_project(Path.cwd())
     require_project(folder)
     check_names(project, folder)
@@ -160,8 +172,6 @@ def _write_all(force: bool) -> "Rendered":
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> "list[RenderedScript]":
-    from slurmgen.checked_in import read
-
     existing = read(scripts)
     if not force:
         _refuse_edited(existing)
@@ -172,9 +182,6 @@ def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> 
 
 
 def _write_output(path: Path, script: bytes, force: bool) -> "RenderedScript":
-    from slurmgen.files import read_bytes
-    from slurmgen.toml import unreadable
-
     try:
         existing = {path: read_bytes(path)} if path.is_file() else {}
     except OSError as error:
@@ -187,8 +194,6 @@ def _write_output(path: Path, script: bytes, force: bool) -> "RenderedScript":
 def _written(
     path: Path, script: bytes, existing: Mapping[Path, bytes], write: Callable[[Path, bytes], None]
 ) -> "RenderedScript":
-    from slurmgen.cli.objects import RenderedScript
-
     changed = existing.get(path) != script
     if changed:
         write(path, script)
@@ -197,11 +202,229 @@ def _written(
 
 
 def _refuse_edited(existing: Mapping[Path, bytes]) -> None:
-    from slurmgen.render import as_written
-
     edited = [shown(path) for path, data in existing.items() if data and not as_written(data)]
     if edited:
         raise RequestError(
             f"edited by hand, or not written by slurmgen: {', '.join(edited)}",
             "Put what you changed into slurmgen.toml (`slurmgen check` shows it), or overwrite with --force.",
         )
+
+
+Row = tuple[str, str, str]
+"The name of a value, the value, and its reason."
+
+
+@click.command(
+    "explain",
+    cls=JobCommand,
+    examples={
+        "slurmgen explain train": "Show the plan of the job train in slurmgen.toml",
+        "slurmgen explain --site olivia --account nn1234k --gpus 8": "Show what 8 GPUs mean at another site",
+        "slurmgen explain train --json": "Read the plan in a program",
+    },
+)
+@request_options
+@json_option
+def explain_command(options: JobOptions, as_json: bool) -> None:
+    """Show every value of the plan and the reason for it."""
+    spec = load_spec(options, Path.cwd())
+    plan = spec.plan()
+    for notice in spec.notices:
+        say(notice)
+    for text in spec.warnings(plan):
+        warn(text)
+    values = as_dict(plan)
+    values["depends_on"] = [one.text for one in spec.after()]
+    values["reasons"] |= {"depends_on": FILE_NAME} if spec.after() else {}  # type: ignore[operator]
+    if as_json:
+        from slurmgen.text import visible_json
+
+        click.echo(visible_json(values, indent=2), nl=False)
+    else:
+        _print_table(values)
+
+
+def _print_table(values: dict[str, object]) -> None:
+    reasons = values.pop("reasons")
+    cited = values.pop("cited")
+    del values["sources"]
+    assert isinstance(reasons, dict)  # noqa: S101
+    assert isinstance(cited, dict)  # noqa: S101
+    rows = [
+        (visible(key), visible(value, keep="\n"), visible(reasons.get(key, "")))
+        for key, value in _rows(values)
+    ]
+    _print_on_terminal(rows) if sys.stdout.isatty() else _print_plain(rows)
+    for name, source in cited.items():
+        for line in _wrapped(visible(f"[{name}] {source}"), terminal_width() or _WIDTH):
+            click.echo(line)
+
+
+def _print_on_terminal(rows: list[Row]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("why", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    with Console() as console:
+        console.print(table)
+
+
+def _print_plain(rows: list[Row]) -> None:
+    """Print rows of 80 columns. The reason of a long value stands below it; no word is divided."""
+    first = min(_LONGEST, max(len(key) for key, _, _ in rows))
+    second = min(_LONGEST, max(len(value) for _, value, _ in rows))
+    rest = _WIDTH - first - second - 4
+    for key, value, why in [("what", "value", "why"), *rows]:
+        values = [part for line in value.split("\n") for part in _wrapped(line, _WIDTH - first - 2)]
+        reasons = _wrapped(why, rest)
+        if max(map(len, values)) > second:
+            reasons = [*[""] * len(values), *reasons]
+        lines = [*zip_longest(values, reasons, fillvalue="")]
+        if len(key) > first:
+            lines = [("", ""), *lines]
+        for number, (part, reason) in enumerate(lines):
+            click.echo(f"{'' if number else key:{first}}  {part:{second}}  {reason}".rstrip())
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text; a word that is longer than one stays whole, so that it can be copied."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+_WIDTH = 80
+"Columns of a table, if stdout is not a terminal."
+_LONGEST = 20
+"Characters of a name or a value that count for the width of its column there."
+
+
+_SHOWN = frozenset(
+    "job-name account partition qos time nodes ntasks-per-node cpus-per-task gres gpus gpus-per-node "
+    "mem mem-per-gpu mem-per-cpu output".split()
+)
+"Directives whose values have rows of their own."
+_OMITTED = frozenset(["script"])
+"Values that another row contains."
+_OMITTED_IF_UNSET = frozenset(["on_bad_node", "requeue_signal", "sweep"])
+
+
+def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
+    """A row for each value, one for each entry of a dict, and none for what is unset."""
+    rows = []
+    for key, value in values.items():
+        if key == "directives" and isinstance(value, dict):
+            rows += [(f"directives.{name}", str(text)) for name, text in value.items() if name not in _SHOWN]
+        elif isinstance(value, dict):
+            rows += [(f"{key}.{name}", str(text)) for name, text in value.items()]
+        elif isinstance(value, list):
+            rows.append((key, "\n".join(value)))
+        elif key in _OMITTED or (value is None and key in _OMITTED_IF_UNSET):
+            continue
+        else:
+            rows.append((key, "-" if value is None else str(value)))
+    return [(key, value) for key, value in rows if value]
+
+
+Style = Callable[..., str]
+_HINT = (
+    "`slurmgen render --all --write` writes missing and outdated scripts, with --force edited ones too. "
+    "Delete scripts that no job makes any more."
+)
+
+
+@click.command(
+    "check",
+    cls=Command,
+    examples={
+        "slurmgen check": "Check the scripts of the current project",
+        "slurmgen check --format github": "Check them in a workflow of GitHub",
+    },
+)
+@click.argument(
+    "folder", default=".", type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="Format of the report; github: annotations in a pull request.",
+)
+@color_option
+@json_format_option
+def check_command(folder: Path, format_: str, color: str, as_json: bool) -> int:
+    """Check that the scripts in the project match slurmgen.toml.
+
+    Exits with 1 and shows the difference if a script is missing, outdated or edited by hand, or if no job
+    makes it any more. FOLDER is the project or a folder in it; default: the current folder.
+    """
+    folder, project = find_project(folder)
+    require_project(folder)
+    check_names(project, folder)
+    wanted = expected(folder, project, cache_dir(), warn)
+    findings = compare(wanted, found(script_folder(folder, project), wanted))
+    click.echo(
+        _REPORTS["json" if as_json else format_](findings, len(wanted), style_of(color)), nl=False, color=True
+    )
+    return int(bool(findings))
+
+
+def _as_text(findings: Sequence[Finding], scripts: int, style: Style) -> str:
+    if not findings:
+        return style(f"{_count(scripts, 'match', 'matches')} {FILE_NAME}", fg="green") + "\n"
+    blocks = [_block(finding, style) for finding in findings]
+    total = _count(len(findings), "do not match", "does not match")
+    return "".join([*blocks, f"{style(f'{total} {FILE_NAME}', fg='red')}. {_HINT}\n"])
+
+
+def _count(scripts: int, plural: str, singular: str) -> str:
+    return f"{counted(scripts, 'script')} {singular if scripts == 1 else plural}"
+
+
+def _block(finding: Finding, style: Style) -> str:
+    diff = _visible_diff(finding)
+    title = f"{style(_name(finding), bold=True)}: {style(finding.message, fg='red')}"
+    return f"{title}\n{styled_diff(diff, style)}\n"
+
+
+def _as_json(findings: Sequence[Finding], scripts: int, _style: Style) -> str:
+    objects = [
+        Mismatch(path=shown(finding.path), kind=finding.kind, message=finding.message, diff=_diff(finding))
+        for finding in findings
+    ]
+    return visible_json(Checked(scripts=scripts, findings=objects), indent=2, default=to_builtins)
+
+
+def _as_github(findings: Sequence[Finding], _scripts: int, _style: Style) -> str:
+    return "".join(_annotation(finding) + _visible_diff(finding) for finding in findings)
+
+
+def _annotation(finding: Finding) -> str:
+    message = f"{finding.message}. {_HINT}"
+    return annotation("error", message, file=shown(finding.path), title="slurmgen check")
+
+
+def _diff(finding: Finding) -> str:
+    return diff(finding, _name(finding))
+
+
+def _visible_diff(finding: Finding) -> str:
+    return visible(_diff(finding), keep="\n\t")
+
+
+def _name(finding: Finding) -> str:
+    return visible(shown(finding.path))
+
+
+_REPORTS: dict[str, Callable[[Sequence[Finding], int, Style], str]] = {
+    "text": _as_text,
+    "json": _as_json,
+    "github": _as_github,
+}

@@ -1,30 +1,122 @@
-"""`slurmgen results`: what the runs of a sweep measured, as a table or a plot."""
+"""`slurmgen fetch` and `slurmgen results`: what jobs made."""
 
+import csv
+import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
-from slurmgen.cli.job_objects import ResultObject, Results
+from slurmgen.cli.job_objects import FetchedFiles, ResultObject, Results
 from slurmgen.cli.log_output import pruned
 from slurmgen.cli.options import (
     complete_jobs,
     connect,
     find_jobs,
+    jobs_options,
     json_option,
+    max_size_option,
     route_options,
     site_option,
     write,
 )
-from slurmgen.cli.output import Command, color_option, print_json, say
+from slurmgen.cli.output import Command, color_option, print_jobs, print_json, say
 from slurmgen.cli.tables import bars, drawn, print_rows, printed
 from slurmgen.errors import RequestError
-from slurmgen.status.job import Job
+from slurmgen.remote.transport import Transport
+from slurmgen.results.fetch import Results as Fetched
+from slurmgen.results.fetch import fetch_results, local_folder
+from slurmgen.status.job import Job, for_each
 from slurmgen.status.logs import is_pruned
 from slurmgen.status.sweep_results import Result, metrics_of, number_of, ranked, read_results
 from slurmgen.submit.again import with_earlier
-from slurmgen.text import visible
+from slurmgen.text import counted, visible
+
+_LISTED = 20
+"Files of one kind that are listed on the terminal; --json lists all."
+
+
+@click.command(
+    "fetch",
+    cls=Command,
+    examples={
+        "slurmgen fetch last": "Fetch all results of the last job",
+        "slurmgen fetch train --only '*.csv' --to results": "Fetch some of them into a folder",
+    },
+)
+@jobs_options
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Local folder; default: NAME-ID of the job. Of several jobs, each gets a folder in it.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Fetch only files or folders of this name, such as '*.out'; repeatable.",
+)
+@click.option("--overwrite", is_flag=True, help="Overwrite local files that have other content.")
+@max_size_option("100G", "Refuse to fetch more than this of one job.")
+@click.pass_context
+def fetch_command(
+    ctx: click.Context,
+    /,
+    job_ids: tuple[str, ...],
+    site: str | None,
+    to: Path | None,
+    only: tuple[str, ...],
+    overwrite: bool,
+    max_size: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Fetch the files that a job made or changed.
+
+    The local folder is printed to stdout. If it is in the project, it gets a .gitignore, so that it is not
+    sent with the next job. Local files are overwritten only with --overwrite. Exits with 1 if a file was not
+    fetched, because it exists with other content or could do harm on this machine.
+    """
+    jobs = find_jobs(job_ids, site, **options)
+    folders = {job: local_folder(job, to, shared=len(jobs) > 1) for job in jobs}
+
+    def fetch_one(transport: Transport, job: Job) -> Fetched:
+        results = fetch_results(transport, job, folders[job], only, overwrite=overwrite, max_size=max_size)
+        _report(job, results, quiet=as_json)
+        return results
+
+    fetched = for_each(jobs, connect, fetch_one)
+    if as_json:
+        print_jobs([*map(_as_json, jobs, fetched)], several=len(job_ids) > 1)
+    ctx.exit(any(results.kept or results.refused for results in fetched))
+
+
+def _as_json(job: Job, results: Fetched) -> FetchedFiles:
+    values = structs.asdict(results)
+    return FetchedFiles(id=job.id.number, site=job.route.site, to=str(values.pop("folder")), **values)
+
+
+def _report(job: Job, fetched: Fetched, *, quiet: bool) -> None:
+    if not quiet:
+        click.echo(visible(str(fetched.folder)))
+    name = job.record.name if job.record else ""
+    same = f"; {counted(len(fetched.same), 'file')} already fetched" if fetched.same else ""
+    lines = [f"fetched {counted(len(fetched.new), 'file')} of job {job.id.number} ({name}){same}"]
+    lines += _listed([f"{name} exists locally with different content" for name in fetched.kept])
+    lines += _listed([f"{name}: {fetched.reasons[name]}" for name in fetched.refused])
+    if fetched.kept:
+        lines.append("--overwrite replaces local files; --to names another folder")
+    for line in lines:
+        click.echo(visible(line), err=True)
+
+
+def _listed(reasons: list[str]) -> list[str]:
+    lines = [f"not fetched: {reason}" for reason in reasons[:_LISTED]]
+    more = len(reasons) - _LISTED
+    return [*lines, f"not fetched: {more} more, which --json lists"] if more > 0 else lines
 
 
 @click.command(
@@ -50,7 +142,7 @@ from slurmgen.text import visible
 )
 @color_option
 @json_option
-def command(
+def results_command(
     job: str,
     site: str | None,
     metric: str | None,
@@ -114,8 +206,6 @@ def _print_json(results: Sequence[Result]) -> None:
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
     """The values with null for NaN and infinity, which JSON does not have."""
-    import math
-
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in values.items()
@@ -137,9 +227,6 @@ def _table(results: Sequence[Result], metric: str | None = None) -> tuple[list[s
 
 
 def _print_csv(results: Sequence[Result]) -> None:
-    import csv
-    import io
-
     out = io.StringIO()
     headings, rows = _table(results)
     csv.writer(out, lineterminator="\n").writerows(

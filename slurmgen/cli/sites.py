@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from slurmgen import twin as twins
-from slurmgen.cli.discover import command as discover
 from slurmgen.cli.objects import SiteList, SiteRow, SiteTrial, TrialResult, Validated, ValidatedProfile
 from slurmgen.cli.options import complete_sites, json_option, project_dir
-from slurmgen.cli.output import Command, Group, print_json
-from slurmgen.cli.signals import interrupt_when_ended
-from slurmgen.cli.sites_new import command as new
+from slurmgen.cli.output import Command, Group, interrupt_when_ended, print_json
+from slurmgen.cli.sites_write import discover_command, new_command
 from slurmgen.errors import ConfigError, TwinError
 from slurmgen.request.model import Request
 from slurmgen.site_trial import Trial, has_shellcheck, try_hello, try_on_twin, try_scripts, twin_of
@@ -103,9 +102,6 @@ def _try(site: Site, options: Request, *, use_twin: bool, as_json: bool) -> int:
 
 
 def _on_twin(site: Site, options: Request, trials: Sequence[Trial]) -> list[Trial]:
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
     interrupt_when_ended()
     runs = site.name in {twin.site for twin in twins.running()}
     note = f"using the running twin of {site.name}, which may be older than its profile"
@@ -193,8 +189,8 @@ def show(name: str, as_json: bool) -> None:
         click.echo(visible_strings(_toml(facts)), nl=False)
 
 
-command.add_command(new, "new")
-command.add_command(discover, "discover")
+command.add_command(new_command, "new")
+command.add_command(discover_command, "discover")
 command.add_command(test, "test")
 
 

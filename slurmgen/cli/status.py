@@ -1,20 +1,45 @@
-"""`slurmgen status`: show the state of jobs, or list the jobs that were submitted from this machine."""
+"""`slurmgen status` and `slurmgen wait`: the state of jobs, now or at their end."""
 
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
 import click
 
-from slurmgen.cli.options import complete_jobs, connect, find_jobs, json_option, route_options, site_option
-from slurmgen.cli.output import Command, color_option, console, exit_code, print_report_objects, print_reports
+from slurmgen.cli.options import (
+    complete_jobs,
+    connect,
+    find_jobs,
+    jobs_options,
+    json_option,
+    route_options,
+    site_option,
+)
+from slurmgen.cli.output import (
+    Command,
+    color_option,
+    console,
+    exit_code,
+    print_report,
+    print_report_objects,
+    print_reports,
+)
 from slurmgen.cli.tables import print_status_table, print_tasks
-from slurmgen.errors import SlurmgenError
+from slurmgen.errors import RequestError, SlurmgenError
+from slurmgen.ledger.races import Races
 from slurmgen.status.job import Job
 from slurmgen.status.listing import without_query
 from slurmgen.status.lookup import recent_records, recorded_route
-from slurmgen.status.query import query, unreached
+from slurmgen.status.query import query, save_final_states, unreached
 from slurmgen.status.report import Report
 from slurmgen.status.sweep import is_sweep, joined
+from slurmgen.status.wait import wait
+from slurmgen.text import visible
 
 LIMIT = 20
 
@@ -44,7 +69,7 @@ LIMIT = 20
 @click.option("--tasks", is_flag=True, help="Of a sweep: list the parameters and the state of each task.")
 @color_option
 @json_option
-def command(
+def status_command(
     job_ids: tuple[str, ...],
     site: str | None,
     limit: int,
@@ -100,3 +125,107 @@ def _reports(jobs: Sequence[Job]) -> list[Report]:
     queried = query([job for job in jobs if job not in reports], connect, lenient=True)
     reports |= {report.job: report for report in queried}
     return joined([reports[job] for job in jobs])
+
+
+TIMED_OUT = 124
+"Exit code at the end of --timeout, as of timeout(1)."
+
+
+def _argv(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a command: {error}.") from None
+    if not words:
+        raise click.BadParameter("it is empty.")
+    return words
+
+
+@click.command(
+    "wait",
+    cls=Command,
+    examples={
+        "slurmgen wait last": "Wait until the last job has ended",
+        "slurmgen wait train --timeout 3600": "Wait for the job train, but at most an hour",
+        "slurmgen wait last --then 'slurmgen fetch last'": "Fetch its results when it has ended",
+    },
+)
+@jobs_options
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop waiting after this time, with exit code 124; default: no limit.",
+)
+@click.option(
+    "--then",
+    callback=_argv,
+    metavar="CMD",
+    help="Run this command here when all jobs have ended, without a shell; its words are split as by one.",
+)
+def wait_command(
+    job_ids: tuple[str, ...],
+    site: str | None,
+    as_json: bool,
+    timeout: float | None,
+    then: tuple[str, ...] | None,
+    **options: Any,
+) -> int:
+    """Wait until jobs have ended, and exit with their exit code.
+
+    ID is a job id, ID_TASK in an array, a job name, or `last`. Of several jobs, the first exit code that is
+    not 0 counts; a job that lost the race of --first to another one does not count. The code is 128 + N if
+    signal N ended the job: 143 at its time limit or if it was cancelled, 137 if it was out of memory. It is 3
+    if Slurm no longer knows the job, and 124 if --timeout expired. The command of --then runs once, whether
+    the jobs succeeded or not, but not after --timeout; its exit code counts if that of the jobs is 0.
+    SLURMGEN_JOB_ID, SLURMGEN_JOB_NAME, SLURMGEN_STATE and SLURMGEN_EXIT_CODE describe the jobs, separated by
+    blanks.
+    """
+    if timeout is not None and isnan(timeout):
+        raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")
+    if then and shutil.which(then[0]) is None:
+        raise click.BadParameter(f"there is no program {then[0]!r} on this machine.", param_hint="--then")
+    jobs = find_jobs(job_ids, site, **options)
+    reports: dict[Job, Report] = {}
+
+    def on_end(report: Report) -> None:
+        reports[report.job] = report
+        save_final_states([report])
+        if not as_json:
+            print_report(report)
+
+    left = wait(jobs, connect, lambda text: click.echo(visible(text), err=True), on_end, timeout)
+    ended = joined([reports[job] for job in jobs if job in reports])
+    if as_json:
+        print_report_objects(ended, several=len(job_ids) > 1 or not ended)
+    for job in left:
+        click.echo(f"job {job.id} has not ended after {timeout:g} s", err=True)
+    lost = Races().losers([job.record for job in jobs if job.record])
+    counting = [job for job in jobs if job.record not in lost]
+    codes = [reports[job].code if job in reports else TIMED_OUT for job in counting]
+    if then and not left:
+        codes.append(_run(then, ended, err=as_json))
+    return next(filter(None, codes), 0)
+
+
+def _run(argv: tuple[str, ...], reports: list[Report], *, err: bool) -> int:
+    """Run the command of --then and return its exit code; with `err`, its output goes to stderr."""
+    described = {
+        "SLURMGEN_JOB_ID": [report.job.id.number for report in reports],
+        "SLURMGEN_JOB_NAME": [report.name for report in reports],
+        "SLURMGEN_STATE": [report.state for report in reports],
+        "SLURMGEN_EXIT_CODE": [str(report.code) for report in reports],
+    }
+    variables = {name: visible(" ".join(texts)) for name, texts in described.items()}
+    sys.stdout.flush()
+    try:
+        status = subprocess.run(
+            argv, env={**os.environ, **variables}, stdout=sys.stderr if err else None, check=False
+        ).returncode
+    except OSError as error:
+        raise RequestError(
+            f"--then {argv[0]}: {error.strerror}", "Check the program; the jobs have ended."
+        ) from None
+    return status if status >= 0 else 128 - status

@@ -1,46 +1,39 @@
-"""`slurmgen submit`: send the project, submit the job, print its id."""
+"""`slurmgen submit` and `slurmgen run`: send the project and submit the job."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct, structs
+from msgspec import structs
 
+from slurmgen.cli.job_objects import SubmittedFirst
+from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import (
     JobCommand,
-    Sending,
-    after_option,
-    cache_dir,
     complete_sites,
-    connect_in_background,
+    connect,
     json_option,
     request_options,
-    route_of,
-    route_options,
-    sending_options,
     shown,
+    submission_options,
 )
 from slurmgen.cli.output import print_json, say
 from slurmgen.cli.submit_output import (
     LinePrinter,
+    Printer,
     announced,
-    check_follow,
+    follow_job,
     follow_log,
-    notes_of,
-    prepared_job,
     print_ids,
+    printed,
     refuse_example,
     say_result,
     show,
-    submit_arrays,
     submitted_values,
-    unsent_notes,
     warn,
-    with_command,
 )
-from slurmgen.cli.submit_output import test_only as check_only
 from slurmgen.cli.where import connect_without_prompt
 from slurmgen.config.project import (
     DEFAULT_SITE,
@@ -51,33 +44,50 @@ from slurmgen.config.project import (
     with_dependencies,
 )
 from slurmgen.config.user import load_personal
-from slurmgen.errors import RequestError, SlurmgenError, UnknownJob
+from slurmgen.errors import CommandFailed, RequestError, SlurmgenError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.ledger.ledger import Record
+from slurmgen.ledger.places import Confirm, route_of
+from slurmgen.ledger.races import Race
+from slurmgen.lint import lint_text
+from slurmgen.lint.finding import Report
+from slurmgen.lint.reports import Linted, report
+from slurmgen.lint.settings import lint_settings
+from slurmgen.remote.route import Route
+from slurmgen.remote.ssh.prompt import terminal_prompt
+from slurmgen.remote.transport import Transport
+from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.slurm.units import is_of_task
-from slurmgen.submit.first import Logins
-from slurmgen.text import counted, listed
+from slurmgen.slurm.dependencies import NONE
+from slurmgen.slurm.replies import JobState
+from slurmgen.status.follow import follow_through
+from slurmgen.status.job import Job, find_log, job_id
+from slurmgen.status.logs import Followed, Shown
+from slurmgen.status.lookup import earlier
+from slurmgen.status.query import end_of
+from slurmgen.status.report_text import lines
+from slurmgen.submit.cancel import cancel_jobs
+from slurmgen.submit.exactly_once import try_out
+from slurmgen.submit.first import FirstJob, Logins, of_each, sites_that_can_run, submit_first
+from slurmgen.submit.how import How
+from slurmgen.submit.job import JobGroup, ProjectJob, Work, ready, submit
+from slurmgen.submit.prepare import Prepared
+from slurmgen.submit.race import Won
+from slurmgen.submit.submission import Login, Observer, Outcome, advised
+from slurmgen.submit.where import Option, refuse_one_host
+from slurmgen.text import counted, listed, visible
 
 if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import SubmittedFirst
-    from slurmgen.config.user import Personal
-    from slurmgen.ledger.races import Race
-    from slurmgen.lint.finding import Report
-    from slurmgen.remote.route import BackgroundLogin, Route
-    from slurmgen.sites.model import Site
-    from slurmgen.slurm.dependencies import After
-    from slurmgen.submit.first import FirstJob
-    from slurmgen.submit.prepare import Prepared
-    from slurmgen.submit.race import Won
     from slurmgen.submit.script import BatchScript
-    from slurmgen.submit.where import Option
 
 
 class FileJob:
     """A batch script that a command names, in its project and at its site."""
 
-    def __init__(self, path: Path, options: JobOptions, project_dir: Path, project: Project) -> None:
-        self.path, self.project_dir = path, project_dir
+    def __init__(
+        self, path: Path, options: JobOptions, project_dir: Path, project: Project, *, lint: bool
+    ) -> None:
+        self.path, self.project_dir, self.lint = path, project_dir, lint
         from slurmgen.submit.script import refuse_others
 
         refuse_others(options.request, options.replace_args, str(options.job))
@@ -85,9 +95,24 @@ class FileJob:
         self.site: Site = load_site(
             options.site or site_of_script(path, project, project_dir) or DEFAULT_SITE, project_dir
         )
-        self.personal: Personal = load_personal(self.site.name)
+        self.personal = load_personal(self.site.name)
 
-    def read(self, *, lint: bool) -> "BatchScript":
+    def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
+        """See `Work`."""
+        place = (self.site, self.personal, self.project_dir, ask)
+        return route_of(*place, connects=connects, **how.route_values)
+
+    def arrays(self, _login: Login, route: Route, how: How, observer: Observer) -> list[Prepared]:
+        """See `Work`."""
+        from slurmgen.submit.script import prepare_script
+
+        script = self.read()
+        observer.planned(is_array=script.is_array)
+        how = how.by_default_to(self.personal.remote_dir)
+        after = script.after(how.after)
+        return [prepare_script(script, self.site, route, self.project_dir, how, after)]
+
+    def read(self) -> "BatchScript":
         """The script, with the options that override its header; prints what the linter finds in it.
 
         Raises:
@@ -98,75 +123,36 @@ class FileJob:
         script = read_script(self.path, self.project_dir)
         if Path.cwd().resolve() != self.project_dir.resolve():
             say(f"the job starts in its copy of {self.project_dir}, not of the current folder")
-        made = with_options(script, self.asked, self.site, check=lint)
-        if lint:
+        made = with_options(script, self.asked, self.site, check=self.lint)
+        if self.lint:
             found = left_in(made, _findings(script, self.site), self.site)
             _print_file(script, found)
             refuse_errors(made, found)
         return made
 
-    def after(self, script: "BatchScript", words: Sequence[str]) -> "tuple[After, ...]":
-        """The jobs that it waits for."""
-        from slurmgen.slurm.dependencies import check_alone, given
 
-        check_alone(afters := given(words), script.option("dependency"))
-        return afters
-
-    def prepare(
-        self,
-        script: "BatchScript",
-        route: "Route",
-        sending: "Sending",
-    ) -> "Prepared":
-        """All that its submission needs."""
-        from slurmgen.submit.script import prepare_script
-
-        upload = sending.upload(self.personal.remote_dir)
-        return prepare_script(script, self.site, route, self.project_dir, upload)
-
-
-def find_file_job(options: JobOptions) -> FileJob | None:
-    """The batch script that the argument names; None if it names a job."""
+def _found(options: JobOptions, *, lint: bool) -> Work:
+    """What the argument names: a batch script, or a job."""
     project_dir, project = find_project(Path.cwd())
-    if options.job is None or options.job in project.job:
-        return None
-    from slurmgen.submit.script import find_script  # slow to import, and jobs have names
+    if options.job is not None and options.job not in project.job:
+        from slurmgen.submit.script import find_script  # slow to import, and jobs have names
 
-    path = find_script(options.job, project, Path.cwd(), options.request)
-    return FileJob(path, options, project_dir, project) if path else None
+        if path := find_script(options.job, project, Path.cwd(), options.request):
+            return FileJob(path, options, project_dir, project, lint=lint)
+    job = _load(options)
+    refuse_example(job)
+    return ProjectJob(job)
 
 
 def _findings(script: "BatchScript", site: "Site") -> "tuple[Report, ...]":
-    from slurmgen.lint import lint_text
-    from slurmgen.lint.settings import lint_settings
-
     codes, _ = lint_settings(Path.cwd(), None)
     return script.without_made(lint_text(script.text, site, script.path, codes))
 
 
 def _print_file(script: "BatchScript", found: "tuple[Report, ...]") -> None:
-    from slurmgen.lint.reports import Linted, report
-
     if found:
         text = report("text", [Linted(shown(script.path), script.text, found)])
         click.echo(text, nl=False, err=True)
-
-
-Made = tuple["Prepared", tuple[str, ...]]
-"A submission, and what to know about it."
-
-
-class Choices(Struct, frozen=True, kw_only=True):
-    """What the user chose, besides the job and the site."""
-
-    sending: Sending
-    after: tuple[str, ...]
-    again: bool
-    no_lint: bool
-    test_only: bool
-    dry_run: bool
-    follow: bool
-    as_json: bool
 
 
 @click.command(
@@ -180,17 +166,12 @@ class Choices(Struct, frozen=True, kw_only=True):
     },
 )
 @request_options
-@route_options
-@sending_options()
+@submission_options(after="", again="submission")
 @click.option(
     "--all",
     "several",
     is_flag=True,
     help="Submit all jobs of slurmgen.toml as one group; with JOB, that one and those it depends on.",
-)
-@after_option()
-@click.option(
-    "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
 @click.option("--no-lint", is_flag=True, help="Submit a batch script even if the linter finds an error.")
 @click.option(
@@ -210,15 +191,16 @@ class Choices(Struct, frozen=True, kw_only=True):
     "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @json_option
-def command(
+def submit_command(
     options: JobOptions,
+    how: How,
     several: bool,
     first: tuple[str, ...],
+    no_lint: bool,
     test_only: bool,
     dry_run: bool,
     follow: bool,
     as_json: bool,
-    **values: Any,
 ) -> None:
     """Send the project to the site and submit the job.
 
@@ -238,88 +220,66 @@ def command(
     """
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    own = {key: values.pop(key) for key in ("sending", "after", "again", "no_lint")}
-    choices = Choices(**own, test_only=test_only, dry_run=dry_run, follow=follow, as_json=as_json)
-    if several:
-        _submit_all(options, choices, values, first)
-    elif first:
-        _submit_first(options, choices, values, first)
-    else:
-        _submit_one(options, choices, values)
-
-
-def _submit_all(
-    options: JobOptions, choices: Choices, route_values: dict[str, Any], first: tuple[str, ...]
-) -> None:
-    """Submit the jobs of slurmgen.toml as one group."""
-    dry_run, as_json = choices.dry_run, choices.as_json
-    others = {"--after": choices.after, "--test-only": choices.test_only, "--follow": choices.follow}
-    check_all(options, others | {"--first": first, "--dry-run --json": dry_run and as_json})
-    specs, sending = load_all(options), choices.sending
-    route = route_of(specs[0], route_values, connects=not dry_run)
-    with connect_in_background(route, starts=not dry_run) as connecting:
-        specs = [sending.on_good_nodes(one, route.via) for one in specs]
-        made = partial(_of_job, route=route, choices=choices)
-        submit_all(connecting, specs, made, again=choices.again, dry_run=dry_run, as_json=as_json)
-
-
-def _submit_one(options: JobOptions, choices: Choices, route_values: dict[str, Any]) -> None:
-    """Submit one job, or show or check what would be submitted."""
-    job = find_file_job(options) or _load(options)
-    route = route_of(job, route_values, connects=not choices.dry_run)
-    # The login proceeds while the plan and the project are read.
-    with connect_in_background(route, starts=not choices.dry_run) as connecting:
-        if isinstance(job, FileJob):
-            prepared, notes = _of_file(job, route, choices)
-        else:
-            job = choices.sending.on_good_nodes(job, route.via)
-            prepared, notes = _of_job(job, route, choices)
-            prepared = _dependent(prepared, job.after(choices.after), choices)
-        if choices.test_only:
-            check_only(connecting, prepared, choices.as_json)
-        elif choices.dry_run:
-            warn(prepared, notes)
-            show(prepared, choices.as_json)
-        else:
-            again, follow, as_json = choices.again, choices.follow, choices.as_json
-            submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json)
-
-
-def _submit_first(
-    options: JobOptions, choices: Choices, route_values: dict[str, Any], sites: tuple[str, ...]
-) -> None:
-    """Submit the job to several sites, of which one runs it."""
-
-    for option, is_given in {"--after": choices.after, "--test-only": choices.test_only}.items():
-        if is_given:
+    others = {"--after": bool(how.after), "--test-only": test_only}
+    if first and not several:
+        for option in [name for name, is_given in others.items() if is_given]:
             raise click.UsageError(f"{option} and --first exclude each other.")
-    submit_first(
-        options,
-        tuple(dict.fromkeys(sites)),
-        route_values,
-        choices.sending,
-        again=choices.again,
-        dry_run=choices.dry_run,
-        follow=choices.follow,
-        as_json=choices.as_json,
-    )
+        _submit_first(options, how, tuple(dict.fromkeys(first)), dry_run, follow, as_json)
+        return
+    if several:
+        others |= {"--follow": follow, "--first": bool(first), "--dry-run --json": dry_run and as_json}
+        _check_all(options, others)
+        work: Work = JobGroup(_load_all(options))
+    else:
+        work = _found(options, lint=not no_lint)
+    if test_only:
+        _test_only(work, structs.replace(how, after=(NONE,)), as_json)
+    elif dry_run:
+        _show(work, how, as_json)
+    else:
+        _submit(work, how, follow, as_json)
 
 
-def _of_file(job: FileJob, route: "Route", choices: Choices) -> Made:
-    """The submission of a batch script as it is."""
-    script = job.read(lint=not choices.no_lint)
-    check_follow(choices.follow, is_array=script.is_array)
-    prepared = with_command(job.prepare(script, route, choices.sending))
-    return _dependent(prepared, job.after(script, choices.after), choices), ()
+def _submit(work: Work, how: How, follow: bool, as_json: bool) -> None:
+    is_group = isinstance(work, JobGroup)
+
+    def show_ids(outcomes: Sequence[Outcome]) -> None:
+        print_ids(outcomes, as_json, is_group=is_group)
+
+    printer = Printer(show_ids, follow=follow)
+    with printed(work, how, printer) as outcomes:
+        if is_group:
+            key = outcomes[0].record.part_of
+            say(f"these jobs are the group {key}, which status, wait and cancel take like an id")
+        elif follow:  # an array was refused
+            follow_job(outcomes[0], printer.arrays[0].route)
 
 
-def _of_job(job: JobSpec, route: "Route", choices: Choices) -> Made:
-    """The submission of a job."""
-    refuse_example(job)
-    plan = job.plan()
-    check_follow(choices.follow, is_array=is_of_task(plan.output))
-    prepared = prepared_job(job, plan, route, choices.sending)
-    return with_command(prepared), (*notes_of(plan, job), *unsent_notes(job, prepared))
+def _show(work: Work, how: How, as_json: bool) -> None:
+    """Print what would be submitted."""
+    with ready(work, how, Printer(), connects=False) as made:
+        members = made.arrays if isinstance(work, JobGroup) else made.arrays[:1]
+        for one in members:
+            warn(one)
+            show(one, as_json)
+            for place, kind in one.needs:
+                say(f"would depend on {made.arrays[place].record.name} ({kind})")
+
+
+def _test_only(work: Work, how: How, as_json: bool) -> None:
+    """Check whether Slurm would accept a job, and print its reply."""
+    with ready(work, how, Printer()) as made, made.login.transport() as transport:
+        prepared = made.arrays[0]
+        try:
+            reply = try_out(transport, prepared.submission.script, prepared.submission.sbatch_options)
+        except CommandFailed as error:
+            raise advised(error, prepared) from error
+    route = prepared.route
+    if as_json:
+        from slurmgen.cli.job_objects import Accepted
+
+        print_json(Accepted(site=route.site, via=route.via, answer=reply))
+    say(f"{route.place} would accept the job: {reply}")
 
 
 def _load(options: JobOptions) -> JobSpec:
@@ -327,33 +287,13 @@ def _load(options: JobOptions) -> JobSpec:
     try:
         return announced(load_spec(options, Path.cwd()))
     except UnknownJob as error:
-        from slurmgen.status.lookup import earlier
-
         if found := earlier(str(options.job)):
             hint = f"`slurmgen resubmit {found.id}` submits job {found.id} ({found.name}) again."
             raise UnknownJob(error.fact, hint) from None
         raise
 
 
-def _dependent(prepared: "Prepared", afters: "tuple[After, ...]", choices: Choices) -> "Prepared":
-    from slurmgen.submit.prepare import dependent
-
-    return prepared if choices.test_only else dependent(prepared, afters)
-
-
-def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
-    """What is submitted: more than one only for a sweep beyond the site's array size."""
-    if isinstance(job, FileJob) or not prepared.record.tasks:
-        return [prepared]
-    from slurmgen.submit.submission import arrays_of
-
-    return arrays_of(prepared, job.plan(), lambda plan: job.render(plan, cache_dir()))
-
-
-Prepare = Callable[[JobSpec], "tuple[Prepared, tuple[str, ...]]"]
-
-
-def check_all(options: JobOptions, others: dict[str, object]) -> None:
+def _check_all(options: JobOptions, others: dict[str, bool]) -> None:
     """Refuse what belongs to one job.
 
     Args:
@@ -374,7 +314,7 @@ def check_all(options: JobOptions, others: dict[str, object]) -> None:
             raise RequestError(f"--all and {option} exclude each other", "Leave one out.")
 
 
-def load_all(options: JobOptions) -> list[JobSpec]:
+def _load_all(options: JobOptions) -> list[JobSpec]:
     """The jobs of slurmgen.toml in their order, or one job and those that it depends on.
 
     Raises:
@@ -388,55 +328,8 @@ def load_all(options: JobOptions) -> list[JobSpec]:
     return [announced(load_spec(structs.replace(options, job=name), Path.cwd())) for name in names]
 
 
-def submit_all(
-    connecting: "BackgroundLogin",
-    specs: Sequence[JobSpec],
-    prepare: Prepare,
-    *,
-    again: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Submit the jobs as one group, or show what would be submitted."""
-    from slurmgen.cli.submit_output import Printer
-    from slurmgen.submit.prepare import group
-    from slurmgen.submit.submission import submissions
-
-    made = {str(spec.name): prepare(spec) for spec in specs}
-    prepared = group({name: one for name, (one, _) in made.items()}, specs[0].project)
-    all_notes = [notes for _, notes in made.values()]
-    if dry_run:
-        _show_all(prepared, list(made), all_notes)
-        return
-    notes = tuple(dict.fromkeys(note for notes in all_notes for note in notes))
-    printer = Printer(prepared[0], notes, lambda outcomes: print_ids(outcomes, as_json))
-    with submissions(prepared, connecting.transport, again=again, observer=printer) as outcomes:
-        for one, outcome in zip(prepared, outcomes, strict=True):
-            say_result(one, outcome)
-        key = outcomes[0].record.part_of
-        say(f"these jobs are the group {key}, which status, wait and cancel take like an id")
-
-
-def _show_all(
-    prepared: "Sequence[Prepared]", names: Sequence[str], all_notes: Sequence[tuple[str, ...]]
-) -> None:
-    for one, notes in zip(prepared, all_notes, strict=True):
-        warn(one, notes)
-        show(one, as_json=False)
-        for place, kind in one.needs:
-            say(f"would depend on {names[place]} ({kind})")
-
-
-def submit_first(
-    options: JobOptions,
-    sites: tuple[str, ...],
-    route_values: dict[str, Any],
-    sending: Sending,
-    *,
-    again: bool,
-    dry_run: bool,
-    follow: bool,
-    as_json: bool,
+def _submit_first(
+    options: JobOptions, how: How, sites: tuple[str, ...], dry_run: bool, follow: bool, as_json: bool
 ) -> None:
     """Submit the job to all sites that could run it, and print the id of the one that starts first.
 
@@ -444,41 +337,33 @@ def submit_first(
         RequestError, ConfigError: the request, or a profile, is wrong.
         CommandFailed: no site could run the job, or none has.
     """
-    from slurmgen.remote.ssh.prompt import terminal_prompt
-    from slurmgen.submit.first import FirstJob, enter
-    from slurmgen.submit.race import run
-
-    _check(options, sites, route_values)
+    _check(options, sites, how)
     refuse_example(announced(load_spec(structs.replace(options, site=sites[0]), Path.cwd())))
     job = FirstJob(
         options=options,
         folder=Path.cwd(),
         sites=sites,
-        route_values=route_values,
-        remote_dir=sending.remote_dir,
-        prepare=partial(_observed, sending, follow),
+        how=how,
+        observe=partial(LinePrinter, follow=follow),
         ask=terminal_prompt(),
     )
     with Logins(connect_without_prompt) as logins:
         if dry_run:
-            _show_first(job, sending, logins, as_json)
+            _show_first(job, logins, as_json)
             return
-        race, entrants = enter(job, logins, say, again=again)
-        with run(race, entrants, logins.take, say, partial(_print_first, race, as_json)) as won:
+        with submit_first(job, logins, say, partial(_print_first, as_json)) as won:
             if follow:
                 runner = won.runner
                 follow_log(runner.connected(), runner.record, runner.job.id, runner.route)
 
 
-def _check(options: JobOptions, sites: tuple[str, ...], route_values: dict[str, Any]) -> None:
+def _check(options: JobOptions, sites: tuple[str, ...], how: How) -> None:
     """Refuse what belongs to one site, and batch scripts.
 
     Raises:
         RequestError: it names a batch script, or a login host.
         UsageError: it names a --site.
     """
-    from slurmgen.submit.where import refuse_one_host
-
     if options.site:
         raise click.UsageError("--site and --first exclude each other.")
     if _names_batch_script(options):
@@ -486,7 +371,7 @@ def _check(options: JobOptions, sites: tuple[str, ...], route_values: dict[str, 
             f"{options.job} is a batch script, and --first is for jobs of slurmgen.toml or of options",
             "Name one --site; `slurmgen adopt` makes a job of slurmgen.toml from a script.",
         )
-    refuse_one_host(sites, route_values)
+    refuse_one_host(sites, how.route_values)
 
 
 def _names_batch_script(options: JobOptions) -> bool:
@@ -496,39 +381,21 @@ def _names_batch_script(options: JobOptions) -> bool:
     return find_script(options.job, project, Path.cwd(), options.request) is not None
 
 
-def _prepared(sending: Sending, job: JobSpec, route: "Route") -> "tuple[Prepared, tuple[str, ...]]":
-    """The submission to a site, with a gate, and what to know about the job there."""
-    from slurmgen.submit.first import gated
-
-    job = sending.on_good_nodes(job, route.via)
-    plan = gated(job)
-    return with_command(prepared_job(job, plan, route, sending)), tuple(notes_of(plan, job))
-
-
-def _observed(sending: Sending, follow: bool, job: JobSpec, route: "Route") -> "tuple[Prepared, LinePrinter]":
-    """The submission to a site, and what prints how it proceeds."""
-    prepared, notes = _prepared(sending, job, route)
-    check_follow(follow, is_array=is_of_task(prepared.submission.output))
-    return prepared, LinePrinter(prepared, notes)
-
-
-def _show_first(job: "FirstJob", sending: Sending, logins: Logins, as_json: bool) -> None:
+def _show_first(job: FirstJob, logins: Logins, as_json: bool) -> None:
     """Show what would be submitted to the site of the earliest estimate."""
-    from slurmgen.submit.first import of_each, sites_that_can_run
 
-    def make(one: "Option") -> "tuple[str, Prepared, tuple[str, ...]]":
+    def make(one: Option) -> tuple[str, Prepared]:
         name = f"{one.site} ({one.partition})" if one.partition else one.site
-        return name, *_prepared(sending, *job.at(one.site, one.partition))
+        return name, job.made("", one.site, one.partition)[0]
 
     made = of_each(sites_that_can_run(job, logins, say), make, say)
-    count, sites = counted(len(made), "site"), listed([name for name, _, _ in made])
+    count, sites = counted(len(made), "site"), listed([name for name, _ in made])
     say(f"would submit to {count}, of which the first to start would keep its job: {sites}")
-    _, prepared, notes = made[0]
-    warn(prepared, notes)
-    show(prepared, as_json)
+    warn(made[0][1])
+    show(made[0][1], as_json)
 
 
-def _print_first(race: "Race", as_json: bool, won: "Won") -> None:
+def _print_first(as_json: bool, race: "Race", won: Won) -> None:
     """Print the id of the job that runs, or the object.
 
     Raises:
@@ -543,8 +410,91 @@ def _print_first(race: "Race", as_json: bool, won: "Won") -> None:
         ) from None
 
 
-def _object(race: "Race", won: "Won") -> "SubmittedFirst":
-    from slurmgen.cli.job_objects import SubmittedFirst
-
+def _object(race: "Race", won: Won) -> "SubmittedFirst":
     values, others = submitted_values(won.runner.record), list(won.losers)
     return SubmittedFirst(**values, earlier=won.runner.is_earlier, race=race.key, others=others)
+
+
+INTERRUPTED = 130
+"Exit code after ^C."
+
+
+@click.command(
+    "run",
+    cls=JobCommand,
+    examples={
+        "slurmgen run train --time 00:10:00": "Run the job train here, for ten minutes at most",
+        "slurmgen run train.py --gpus 2 -- --epochs 1": "Run your own script, with arguments",
+    },
+)
+@request_options
+@submission_options()
+def run_command(options: JobOptions, how: How) -> int:
+    """Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.
+
+    It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
+    on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
+    """
+    job = announced(load_spec(options, Path.cwd()))
+    refuse_example(job)
+    printer = _Printer()
+    # ^C cancels the job as soon as there is one, so its result is printed within `_followed`.
+    with submit(ProjectJob(job), how, printer) as (outcome,):
+        return _followed(printer.arrays[0], outcome)
+
+
+class _Printer(Printer):
+    def planned(self, *, is_array: bool) -> None:
+        """See Observer."""
+        if is_array:
+            raise RequestError(
+                "`slurmgen run` shows one log, and each task of an array has its own",
+                "Use `slurmgen submit`; `slurmgen logs -f ID_TASK` follows one task.",
+            )
+
+
+def _followed(prepared: Prepared, outcome: "Outcome") -> int:
+    route = prepared.route
+    try:
+        say_result(prepared, outcome)
+        path = find_log(outcome.transport, outcome.record, job_id(outcome.record))
+        say("^C cancels the job")
+    except KeyboardInterrupt:
+        _cancel(outcome.transport, outcome.record, route)
+        return INTERRUPTED
+    return _follow(outcome, route, path)
+
+
+def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
+    job, write = job_id(outcome.record), LogOutput()
+    try:
+        states, transport = follow_through(
+            outcome.transport,
+            lambda: connect(route, interactive=False),
+            [Followed(job, path, Shown(write))],
+            report=say,
+            resume_command=lambda: f"slurmgen logs -f {job} --site {route.site}",
+            on_interrupt=lambda transport: _cancel(transport, outcome.record, route),
+        )
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        write.finish()
+    with transport:
+        return _ended(transport, Job.of(outcome.record, route), states[job])
+
+
+def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
+    job = Job.of(record, route)
+    try:
+        cancel_jobs(transport, [job], say)
+    except (SlurmgenError, KeyboardInterrupt) as error:
+        why = error.fact if isinstance(error, SlurmgenError) else "a second ^C"
+        say(f"job {job.id} may not be cancelled: {why}. `slurmgen cancel {job.id}` tries again.")
+
+
+def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
+    report = end_of(transport, job, states)
+    for line in lines(report):
+        click.echo(visible(line), err=True)
+    return report.code

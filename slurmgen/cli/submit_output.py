@@ -2,36 +2,37 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
 
-from slurmgen.cli.options import Sending, cache_dir, typed
+from slurmgen.cli.job_objects import Awaited, DryRun, Submitted
+from slurmgen.cli.log_output import follow_to_end
+from slurmgen.cli.options import say_excluded
 from slurmgen.cli.output import print_json, print_script, say
 from slurmgen.config.project import FILE_NAME
-from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError
+from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.job_spec import JobSpec
+from slurmgen.ledger.bad_nodes import BadNode
 from slurmgen.ledger.ledger import Record
-from slurmgen.plan.placement import warnings
+from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS
 from slurmgen.slurm.units import readable_size
+from slurmgen.status.job import find_log, job_id
+from slurmgen.status.slurm import job_states
 from slurmgen.submit.exactly_once import Count
+from slurmgen.submit.how import How
+from slurmgen.submit.job import Work, submit
 from slurmgen.submit.prepare import Prepared
-from slurmgen.submit.submission import Observer, Outcome
+from slurmgen.submit.submission import Login, Observer, Outcome
 from slurmgen.text import counted
-
-if TYPE_CHECKING:
-    from slurmgen.cli.job_objects import DryRun, Submitted
-    from slurmgen.plan import Plan
-    from slurmgen.remote.route import BackgroundLogin, Route
-    from slurmgen.remote.transport import Transport
-    from slurmgen.slurm.commands import JobId
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
@@ -73,8 +74,6 @@ def say_options(options: Sequence[str]) -> None:
 
 
 def _dry_run(prepared: "Prepared") -> "DryRun":
-    from slurmgen.cli.job_objects import Awaited, DryRun
-
     submission = prepared.submission
     return DryRun(
         script=submission.script,
@@ -120,28 +119,32 @@ def print_id(outcome: "Outcome", as_json: bool, make: "Callable[[Outcome], Submi
         ) from None
 
 
-def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
-    """Print the id of each array of a sweep, one on a line."""
-    if as_json:
+def print_ids(
+    outcomes: "Sequence[Outcome]",
+    as_json: bool,
+    make: "Callable[[Outcome], Submitted] | None" = None,
+    *,
+    is_group: bool = False,
+) -> None:
+    """Print the id of a job, or those of the jobs of a group or the arrays of a sweep, one on a line."""
+    if len(outcomes) == 1 and not is_group:
+        print_id(outcomes[0], as_json, make)
+    elif as_json:
         from slurmgen.cli.job_objects import SubmittedList
 
         print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
-        return
-    for outcome in outcomes:
-        print_id(outcome, as_json=False)
+    else:
+        for outcome in outcomes:
+            print_id(outcome, as_json=False)
 
 
 def as_object(outcome: "Outcome") -> "Submitted":
     """The object of --json for a submitted job."""
-    from slurmgen.cli.job_objects import Submitted
-
     return Submitted(**submitted_values(outcome.record), earlier=outcome.submitted.earlier)
 
 
 def submitted_values(record: "Record") -> dict[str, Any]:
     """What of a record is in the object of --json."""
-    from slurmgen.cli.job_objects import Submitted
-
     known = set(Submitted.__struct_fields__)
     return {key: value for key, value in structs.asdict(record).items() if key in known}
 
@@ -193,23 +196,6 @@ def refuse_example(job: JobSpec) -> None:
         )
 
 
-def notes_of(plan: "Plan", job: JobSpec | None = None) -> Iterator[str]:
-    """What the user may not have meant in a plan."""
-    yield from warnings(plan).values()
-    if job:
-        yield from (f"warning: {text}" for text in job.warnings(plan))
-    if not plan.request.names_program:
-        yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
-
-
-def unsent_notes(job: JobSpec, prepared: "Prepared") -> Iterator[str]:
-    """A warning for each file of data that the job is given by name, and that is not sent."""
-    from slurmgen.program.checks import unsent
-
-    sent = prepared.submission.content.entries
-    yield from (f"warning: {text}" for text in unsent(job.request, job.program, job.project_dir, sent))
-
-
 def amount_of(prepared: "Prepared") -> str:
     """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content
@@ -217,12 +203,11 @@ def amount_of(prepared: "Prepared") -> str:
     return f"{counted(count, 'file')} ({readable_size(content.size)})"
 
 
-def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
-    """Point out what the user may not have meant; `notes` are about the job."""
+def warn(prepared: "Prepared", *others: "Prepared") -> None:
+    """Point out what the user may not have meant; of others, what differs from the first."""
     files = prepared.submission.files
-    for notice in filter(None, (*files.notices, files.secrets_notice())):
-        say(notice)
-    for note in notes:
+    notes = dict.fromkeys(note for one in (prepared, *others) for note in one.notes)
+    for note in filter(None, (*files.notices, files.secrets_notice(), *notes)):
         say(note)
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")
@@ -241,66 +226,8 @@ def check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def with_command(prepared: "Prepared") -> "Prepared":
-    """The prepared submission, whose entry keeps the command line of this process."""
-    command, directory = typed(click.get_current_context()), str(Path.cwd())
-    record = structs.replace(prepared.record, command=command, directory=directory)
-    return structs.replace(prepared, record=record)
-
-
-def prepared_job(job: JobSpec, plan: "Plan", route: "Route", sending: Sending) -> "Prepared":
-    """The submission of a plan, with its script."""
-    from slurmgen.submit.prepare import prepare_job  # 50 ms, during which the login is already under way
-
-    return prepare_job(job, plan, route, sending.upload(), cache_dir())
-
-
-def test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
-    """Check whether Slurm would accept a job, and print its reply."""
-    from slurmgen.submit.exactly_once import try_out
-    from slurmgen.submit.submission import advised
-
-    route = prepared.route
-    with connecting.transport() as transport:
-        try:
-            reply = try_out(transport, prepared.submission.script, prepared.submission.sbatch_options)
-        except CommandFailed as error:
-            raise advised(error, prepared) from error
-    if as_json:
-        from slurmgen.cli.job_objects import Accepted
-
-        print_json(Accepted(site=route.site, via=route.via, answer=reply))
-    say(f"{route.place} would accept the job: {reply}")
-
-
-def submit_arrays(
-    connecting: "BackgroundLogin",
-    arrays: "list[Prepared]",
-    notes: tuple[str, ...],
-    again: bool,
-    follow: bool,
-    as_json: bool,
-) -> None:
-    """Submit one job, or the arrays of a sweep, and print the ids."""
-    from slurmgen.submit.submission import submit_arrays as submitting
-
-    several = len(arrays) > 1
-
-    def show_ids(outcomes: "Sequence[Outcome]") -> None:
-        print_ids(outcomes, as_json) if several else print_id(outcomes[0], as_json)
-
-    prepared, printer = arrays[0], Printer(arrays[0], notes, show_ids)
-    with submitting(arrays, connecting.transport, again=again, observer=printer) as outcomes:
-        for outcome in outcomes:
-            say_result(prepared, outcome)
-        if follow:  # `check_follow` refuses arrays
-            follow_job(outcomes[0], prepared.route)
-
-
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    from slurmgen.status.job import job_id
-
     follow_log(outcome.transport, outcome.record, job_id(outcome.record), route, err=err)
 
 
@@ -308,10 +235,6 @@ def follow_log(
     transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
 ) -> None:
     """`follow_job` for a job that is recorded."""
-    from slurmgen.cli.log_output import follow_to_end
-    from slurmgen.status.job import find_log
-    from slurmgen.status.slurm import job_states
-
     path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":
@@ -321,28 +244,39 @@ def follow_log(
 
 
 class Printer(Observer):
-    """Prints each event of a submission to stderr."""
+    """Prints each event of a submission to stderr, and its result to stdout."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        notes: Iterable[str],
-        show: Callable[[Sequence[Outcome]], None] = lambda _: None,
-    ) -> None:
-        self._prepared, self._show = prepared, show
-        self._notes = tuple(notes)
+    def __init__(self, show: Callable[[Sequence[Outcome]], None] = lambda _: None, *, follow: bool = False):
+        self.arrays: Sequence[Prepared] = ()
+        self._show, self._follow = show, follow
 
     def questions(self) -> Terminal | None:
         """See Observer."""
         return terminal_prompt()
 
+    def login(self, route: Route, *, starts: bool) -> Login:
+        """See Observer; the terminal may ask for a password."""
+        return Login(route, terminal_prompt(), starts=starts)
+
+    def excluded(self, nodes: Sequence[BadNode]) -> None:
+        """See Observer."""
+        say_excluded(nodes)
+
+    def planned(self, *, is_array: bool) -> None:
+        """See Observer."""
+        check_follow(self._follow, is_array=is_array)
+
+    def prepared(self, arrays: Sequence[Prepared]) -> None:
+        """See Observer."""
+        self.arrays = arrays
+
     def connected(self, where: str, entry: Record) -> None:
         """See Observer."""
-        warn(self._prepared, self._notes)
-        if entry.key != self._prepared.record.key:
+        prepared, submission = self.arrays[0], self.arrays[0].submission
+        warn(*self.arrays)
+        if entry.key != prepared.record.key:
             say(f"the submission of {entry.submitted} is unsettled; checking whether it became a job")
-        say(f"submitting {amount_of(self._prepared)} to {where}")
-        submission = self._prepared.submission
+        say(f"submitting {amount_of(prepared)} to {where}")
         if submission.login_script:
             log = f"{submission.parent}/before_login/{submission.login_hash}.log"
             say(f"before_login runs there first, unless the same lines have run before; its output: {log}")
@@ -369,6 +303,15 @@ class LinePrinter(Printer):
     def sending(self) -> AbstractContextManager[Count | None]:
         """See Observer."""
         return nullcontext()
+
+
+@contextmanager
+def printed(work: Work, how: How, printer: Printer) -> Iterator[Sequence[Outcome]]:
+    """Submit a job, and print the results; the connection stays open within the block."""
+    with submit(work, how, printer) as outcomes:
+        for prepared, outcome in zip(printer.arrays, outcomes, strict=True):
+            say_result(prepared, outcome)
+        yield outcomes
 
 
 @contextmanager

@@ -2,9 +2,12 @@
 
 import os
 import sys
+import termios
 import time
+import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
 from select import select
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -87,8 +90,6 @@ def command(
 
 def _refresh(show: Callable[[], Show], screen: "Console", interval: float) -> None:
     """Show it again and again in the same place, until `q`, ^C or until there is nothing more to see."""
-    from io import StringIO
-
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -120,9 +121,6 @@ def _refresh(show: Callable[[], Show], screen: "Console", interval: float) -> No
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
     """A function that waits some seconds, and returns whether the user has pressed `q` before."""
-    import termios
-    import tty
-
     if not sys.stdin or not sys.stdin.isatty():
         yield _waited
         return

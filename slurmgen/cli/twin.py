@@ -9,8 +9,7 @@ import click
 from slurmgen import twin
 from slurmgen.cli.objects import StoppedTwins, TwinList, TwinObject
 from slurmgen.cli.options import complete_sites, complete_twins, json_option, not_empty, project_dir
-from slurmgen.cli.output import Group, print_json
-from slurmgen.cli.signals import interrupt_when_ended
+from slurmgen.cli.output import Group, interrupt_when_ended, print_json
 from slurmgen.errors import TwinError
 from slurmgen.sites.profiles import load_site
 from slurmgen.text import visible

@@ -11,7 +11,6 @@ from slurmgen.cli.options import (
     JobCommand,
     connect,
     json_option,
-    route_of,
     route_options,
     several_sites_options,
 )
@@ -21,7 +20,9 @@ from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
 from slurmgen.config.user import personal_sites
 from slurmgen.errors import SlurmgenError, UnknownJob
 from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.ledger.places import route_of
 from slurmgen.remote.route import Route
+from slurmgen.remote.ssh.prompt import terminal_prompt
 from slurmgen.remote.transport import Transport
 from slurmgen.submit.where import Option, Place, ask_all, place, refuse_one_host
 
@@ -84,7 +85,9 @@ def _place(options: JobOptions, route_values: dict[str, Any], said: set[str]) ->
             if notice not in said:
                 say(notice)
         said.update(job.notices)
-        return place(job, route_of(job, route_values))
+        return place(
+            job, route_of(job.site, job.personal, job.project_dir, terminal_prompt(), **route_values)
+        )
     except UnknownJob:
         raise
     except SlurmgenError as error:

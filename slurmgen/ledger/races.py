@@ -8,8 +8,12 @@ from msgspec import Struct, structs
 
 from slurmgen.errors import CommandFailed
 from slurmgen.ledger.ledger import INSERT, Ledger, Record
-from slurmgen.plan.requeue import GATE_CLOSED, GATE_FILE, GATE_OPEN
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
+
+GATE_FILE = "gate"
+"The name of the gate, a link to one of these two words, in the folder of the records of a submission."
+
+GATE_OPEN, GATE_CLOSED = "open", "closed"
 
 # Making a link is atomic, and fails if there is one: of slurmgen and the script, only one decides.
 _SET = 'ln -sT -- "$2" "$1" 2>/dev/null; readlink -- "$1"'

@@ -18,8 +18,7 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.request.model import Request, merge
 from slurmgen.secret_names import in_clear
 from slurmgen.sites.profiles import load_site
-from slurmgen.sync.manifest import script_name
-from slurmgen.text import listed
+from slurmgen.text import listed, script_name
 
 UNCHANGED = Request()
 
@@ -74,10 +73,11 @@ def recorded(spec: JobSpec, send: Sequence[str] = (), resubmits: str = "") -> st
         send=tuple(send),
         resubmits=resubmits,
     )
-    return _text(kept)
+    return text_of(kept)
 
 
-def _text(kept: Recorded) -> str:
+def text_of(kept: Recorded) -> str:
+    """The text for `Record.request`; empty if a value is not valid UTF-8."""
     try:
         return json.encode(kept).decode()
     except UnicodeEncodeError:

@@ -202,11 +202,6 @@ looks for a start at least every half minute. What the job waits counts as used 
 GATE_SHUT = 76
 "Exit status of a script whose gate was not opened."
 
-GATE_FILE = "gate"
-"The name of the gate, a link to one of these two words, in the folder of the records of a submission."
-
-GATE_OPEN, GATE_CLOSED = "open", "closed"
-
 EVENTS = frozenset(
     """
     all array_tasks begin end fail invalid_depend requeue stage_out time_limit time_limit_50 time_limit_80

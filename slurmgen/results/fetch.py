@@ -19,7 +19,7 @@ from slurmgen.results.folder import Staged, place, stage
 from slurmgen.slurm import commands, replies
 from slurmgen.status.job import Job, run_folder
 from slurmgen.status.slurm import call
-from slurmgen.sync.manifest import plain
+from slurmgen.text import plain
 
 MAX_SIZE = 100 << 30
 "Bytes of results, above which they are not fetched unless the user allows it."

@@ -1,6 +1,6 @@
 """Which nodes of a job failed, and which are healthy."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -177,9 +177,18 @@ def excluding(job: "JobSpec", nodes: Sequence[BadNode]) -> "JobSpec":
     return job.excluding([f"{node.node}={node.reason}" for node in nodes[:MOST_EXCLUDED]]) if nodes else job
 
 
-def on_good_nodes(job: "JobSpec", route: Route) -> "JobSpec":
-    """The job without the nodes that are remembered as bad; raises as `nodes_to_exclude`."""
-    return excluding(job, nodes_to_exclude(job, place_of(route)))
+def on_good_nodes(
+    job: "JobSpec", place: Place, notify: Callable[[Sequence[BadNode]], None] = lambda _: None
+) -> "JobSpec":
+    """The job without the nodes that are remembered as bad; raises as `nodes_to_exclude`.
+
+    Args:
+        notify: receives these nodes, if there are some.
+    """
+    nodes = nodes_to_exclude(job, place)
+    if nodes:
+        notify(nodes)
+    return excluding(job, nodes)
 
 
 def place_of(route: Route) -> Place:

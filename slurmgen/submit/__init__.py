@@ -1,4 +1,4 @@
 """How a job is made, exactly once.
 
-Read job (the one sequence), prepare, exactly_once and submission; then again and race.
+Read job (the one sequence), prepare, submission and exactly_once; then again and race.
 """

@@ -1,46 +1,49 @@
 """Submit an earlier job again."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.ledger.ledger import Ledger, Record
-from slurmgen.ledger.places import Confirm, route_of
-from slurmgen.ledger.request import Recorded, kept_of, resubmits, script_file, spec_again, spec_at
+from slurmgen.ledger.places import Confirm
+from slurmgen.ledger.request import (
+    Recorded,
+    kept_of,
+    recorded,
+    resubmits,
+    script_file,
+    spec_again,
+    spec_at,
+)
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
-from slurmgen.request.model import Request
+from slurmgen.request.model import Request, Sweep, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.slurm.dependencies import NONE, After, check_alone, given
+from slurmgen.slurm.dependencies import NONE, After
 from slurmgen.status import lookup
-from slurmgen.status.job import Borrow, Job, Selection, check_parameters, chosen, selection, table_of
+from slurmgen.status.job import Job, Selection, check_parameters, chosen, selection, table_of
 from slurmgen.status.logs import read
 from slurmgen.status.lookup import LAST, Options, SiteRoute, is_id
-from slurmgen.status.nodes import on_good_nodes
 from slurmgen.status.query import query_and_save
 from slurmgen.status.report import Report, tables_of
 from slurmgen.status.sweep import FAILED, joined
 from slurmgen.status.sweep import tasks as tasks_of
 from slurmgen.submit.exactly_once import SnapshotGone
-from slurmgen.submit.prepare import (
-    Prepared,
-    Upload,
-    dependent,
-    parent_of,
-    prepare,
-    prepare_stored,
-    with_request,
-)
-from slurmgen.submit.proposal import Room, room_of_plan, room_of_script
-from slurmgen.submit.script import BatchScript, changed, parsed, prepare_script_again, with_options
-from slurmgen.submit.submission import arrays_of
+from slurmgen.submit.how import How
+from slurmgen.submit.job import on_good, route_of_spec
+from slurmgen.submit.prepare import Entry, Prepared, parent_of, prepare
+from slurmgen.submit.proposal import Proposal, Room, lacked, proposal, room_of_plan, room_of_script
+from slurmgen.submit.script import BatchScript, changed, parsed, prepare_script, with_options
+from slurmgen.submit.submission import Login, Observer
 
 _LARGEST = 1 << 20
 "Bytes of a script."
@@ -109,10 +112,10 @@ def original_script(transport: Transport, original: Original) -> str:
         CommandFailed: it cannot be read.
     """
     path = f"{original.record.folder}/{script_file(original.record)}"
-    return text_of(transport, path).decode(errors="surrogateescape")
+    return script_text(transport, path).decode(errors="surrogateescape")
 
 
-def text_of(transport: Transport, path: str) -> bytes:
+def script_text(transport: Transport, path: str) -> bytes:
     """The text of a script; empty if there is none, or if it is too long for one.
 
     Raises:
@@ -134,8 +137,15 @@ def script_diff(before: str, after: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
+class Borrowing(Protocol):
+    """Lends connections."""
+
+    def use(self, route: Route, /) -> AbstractContextManager[Transport]:
+        """A connection for a block."""
+
+
 class Resubmission(Struct, frozen=True, kw_only=True):
-    """What the user asks for."""
+    """An earlier job, to be submitted again with changes."""
 
     original: Original
     changes: Request = Request()
@@ -144,109 +154,102 @@ class Resubmission(Struct, frozen=True, kw_only=True):
     "Where the new job goes; default: where the original ran."
     present_files: bool = False
     "Send the project as it is now, instead of the snapshot that the original ran."
-    upload: Upload = Upload()
-    "What is sent of present files, and where to."
-    after: tuple[str, ...] = ()
-    """The jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for or, at
-    another site, those of slurmgen.toml."""
-    command: str
-    "The command line that makes the same submission."
-    directory: str
-    "Where that command line is run."
+    tasks: "Target | None" = None
+    "Of a sweep: only the tasks that it names."
+    failed: bool = False
+    "Of a sweep: only the tasks that failed."
+    propose: "Propose | None" = None
+    "Decides on a proposal after the job lacked memory or time; default: there is none."
     key: str = ""
     "The idempotency key of the first array; default: a new one."
-    cache_dir: Path | None = None
-    "A private folder for compiled templates."
 
     def spec(self) -> JobSpec:
         """The job with the changes; raises as `again`."""
         return again(self.original, self.changes, self.site)
 
+    def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
+        """The route of the new job: that of the original, or to another site. See `Work`."""
+        route = self.original.job.route
+        if self.original.kept.batch_script:
+            return route
+        spec = self.spec()
+        if spec.site.name == route.site:
+            return route
+        return route_of_spec(spec, how, ask, connects=connects)
 
-class Ready(Struct, frozen=True):
-    """A resubmission that is ready to be sent."""
+    def arrays(self, login: Login, route: Route, how: How, observer: Observer) -> list[Prepared]:
+        """All that the submission needs. See `Work`.
 
-    arrays: list[Prepared]
-    "More than one only for a sweep beyond the site's array size."
-    plan: Plan | None = None
-    "None for a batch script."
-    project: str = ""
-    "The folder whose files as they are now are sent; empty for those that the original ran."
+        Raises:
+            RequestError: the site cannot run the job, or does not have the snapshot of the original.
+            SnapshotGone, CommandFailed: the batch script cannot be read.
+        """
+        wanted = self.decided(login)
+        if self.original.kept.batch_script:
+            with login.use(self.original.job.route) as transport:
+                return [_prepared_script(wanted, transport, how)]
+        spec = on_good(wanted.spec(), route, how, observer)
+        return _prepared(wanted, spec, route, how)
+
+    def decided(self, login: Borrowing) -> "Resubmission":
+        """The same with the tasks that are selected, and with what is proposed."""
+        wanted = self.with_changes(self._only_some(login))
+        more = self.propose(wanted, login) if self.propose else None
+        return wanted.with_changes(more or Request())
+
+    def with_changes(self, more: Request) -> "Resubmission":
+        """The same with more changes."""
+        return structs.replace(self, changes=merge(self.changes, more))
+
+    def _only_some(self, login: Borrowing) -> Request:
+        """The change of the request that selects tasks of a sweep; none for a whole job."""
+        if self.tasks and self.tasks.names_tasks:
+            return Request(sweep=Sweep(tasks=named_tasks(self.original.record, self.tasks)))
+        if not self.failed:
+            return Request()
+        with login.use(self.original.job.route) as transport:
+            return Request(sweep=Sweep(tasks=tasks_that_failed(transport, self.original.job)))
 
 
-def route_to(wanted: Resubmission, ask: Confirm | None = None, **values: Any) -> Route:
-    """The route of the new job: that of the original, or to another site.
+Propose = Callable[[Resubmission, Borrowing], Request | None]
+"The changes that are proposed for a resubmission, if the user wants them."
+
+
+def proposed(wanted: Resubmission, report: Report, login: Borrowing) -> Proposal | None:
+    """What is proposed after the original ran out of memory or time; only then, a batch script is read.
 
     Args:
-        ask: asks the user about another place that only the project names; None without a terminal.
-        values: of the route to another site, as for `find_route`.
-
-    Raises:
-        RequestError: the request is wrong, or the user does not agree to the place.
-        ConfigError: slurmgen.toml, personal.toml or a profile is wrong.
+        wanted: the resubmission without a proposal.
+        report: how the original ended.
     """
-    route = wanted.original.job.route
-    if wanted.original.kept.batch_script:
-        return route
-    spec = wanted.spec()
-    if spec.site.name == route.site:
-        return route
-    return route_of(spec.site, spec.personal, spec.project_dir, ask, **values)
+    if not lacked(report.main, report.why):
+        return None
+    return proposal(report.main, report.why, _next_room(wanted, login))
 
 
-def ready(
-    wanted: Resubmission,
-    route: Route,
-    connect: Borrow,
-    on_nodes: Callable[[JobSpec, Route], JobSpec] = on_good_nodes,
-) -> Ready:
-    """Make all that the submission needs.
-
-    Args:
-        route: what `route_to` returned.
-        on_nodes: excludes nodes; default: those that are remembered as bad.
-
-    Raises:
-        RequestError: the site cannot run the job, or does not have the snapshot of the original.
-        SnapshotGone, CommandFailed: the batch script cannot be read.
-    """
-    original = wanted.original
-    if original.kept.batch_script:
-        with connect(original.job.route) as transport:
-            return Ready(
-                [_recorded(wanted, prepare_stored_script(transport, original, wanted.after, wanted.changes))]
-            )
-    spec = on_nodes(wanted.spec(), route)
-    plan = spec.plan()
-    prepared = _recorded(wanted, _prepared(wanted, spec, plan, route))
-    arrays = arrays_of(prepared, plan, lambda one: spec.render(one, wanted.cache_dir))
-    return Ready(arrays, plan, str(spec.project_dir) if wanted.present_files else "")
+def _next_room(wanted: Resubmission, login: Borrowing) -> Room:
+    if not wanted.original.kept.batch_script:
+        return room_of_plan(wanted.spec().plan())
+    with login.use(wanted.original.job.route) as transport:
+        return room_of_script(*script_again(transport, wanted.original, wanted.changes))
 
 
-def next_room(original: Original, changes: Request, site: str | None, connect: Borrow) -> Room:
-    """The room of the next job with changes; raises as `ready`, and calls `connect` as that does."""
-    if not original.kept.batch_script:
-        return room_of_plan(again(original, changes, site).plan())
-    with connect(original.job.route) as transport:
-        return room_of_script(*script_again(transport, original, changes))
+def _prepared(wanted: Resubmission, spec: JobSpec, route: Route, how: How) -> list[Prepared]:
+    original, plan = wanted.original, spec.plan()
+    how = structs.replace(how, send=(*original.kept.send, *how.send)).by_default_to(spec.personal.remote_dir)
+    _require_project(original) if wanted.present_files else _require_snapshot(original, route)
+    entry = Entry(
+        identity=_identity(wanted, spec, plan, how.cache_dir),
+        request=recorded(spec, how.send, original.record.key),
+        after=_afters(wanted, spec, how.after),
+        key=wanted.key,
+    )
+    render = partial(spec.render, cache_dir=how.cache_dir)
+    earlier = None if wanted.present_files else original.record
+    return prepare(plan, render, route, spec.project_dir, how, entry, earlier)
 
 
-def _prepared(wanted: Resubmission, spec: JobSpec, plan: Plan, route: Route) -> Prepared:
-    original, send = wanted.original, (*wanted.original.kept.send, *wanted.upload.send)
-    script = spec.render(plan, wanted.cache_dir)
-    identity = _identity(wanted, spec, script)
-    if wanted.present_files:
-        _require_project(original)
-        upload = structs.replace(wanted.upload.by_default_to(spec.personal.remote_dir), send=send)
-        prepared = prepare(plan, script, route, spec.project_dir, upload, identity)
-    else:
-        _require_snapshot(original, route)
-        prepared = prepare_stored(plan, script, route, spec.project_dir, original.record, identity)
-    prepared = with_request(prepared, spec, send, resubmits=original.record.key)
-    return dependent(prepared, _afters(wanted, spec))
-
-
-def _identity(wanted: Resubmission, spec: JobSpec, script: str) -> str:
+def _identity(wanted: Resubmission, spec: JobSpec, plan: Plan, cache_dir: Path | None) -> str:
     """What distinguishes this submission from others.
 
     Its fingerprint depends on this text, down to the empty part at the end: a change of it would lose the
@@ -254,20 +257,14 @@ def _identity(wanted: Resubmission, spec: JobSpec, script: str) -> str:
     """
     record = wanted.original.record
     files = "present files" if wanted.present_files else record.snapshot
-    return "\0".join((spec.identity(wanted.cache_dir) or script, "resubmits", record.key, files, ""))
+    script = spec.identity(cache_dir) or spec.render(plan, cache_dir)
+    return "\0".join((script, "resubmits", record.key, files, ""))
 
 
-def _recorded(wanted: Resubmission, prepared: Prepared) -> Prepared:
-    key = wanted.key or prepared.submission.key
-    made = structs.replace(prepared.submission, key=key)
-    record = structs.replace(
-        prepared.record, key=key, folder=made.folder, command=wanted.command, directory=wanted.directory
-    )
-    return structs.replace(prepared, submission=made, record=record)
-
-
-def _afters(wanted: Resubmission, spec: JobSpec) -> tuple[After, ...]:
-    kept, words = wanted.original.kept, wanted.after
+def _afters(wanted: Resubmission, spec: JobSpec, words: tuple[str, ...]) -> tuple[After, ...]:
+    """The jobs that must end first; default: those that the original waited for or, at another site, those
+    of slurmgen.toml."""
+    kept = wanted.original.kept
     if not words and spec.site.name == kept.site:
         words = kept.after or (NONE,)
     return spec.after(words)
@@ -308,14 +305,8 @@ def _require_snapshot(original: Original, route: Route) -> None:
         raise RequestError(f"it is not recorded which files job {record.id} ran", "Add --present-files.")
 
 
-def prepare_stored_script(
-    transport: Transport, original: Original, after: Sequence[str], changes: Request
-) -> Prepared:
-    """Make all that the submission needs.
-
-    Args:
-        after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for.
-        changes: options that override the header, on top of those of the original.
+def _prepared_script(wanted: Resubmission, transport: Transport, how: How) -> Prepared:
+    """The submission of a batch script with its options and changes, from the files of the original.
 
     Raises:
         RequestError: the options contradict the script, it has dependencies twice, or a job cannot be
@@ -323,16 +314,15 @@ def prepare_stored_script(
         SnapshotGone: the cluster no longer has the script.
         CommandFailed: it cannot be read.
     """
-    kept = original.kept
-    afters = given(after or kept.after)
-    script, site = script_again(transport, original, changes)
-    check_alone(afters, script.option("dependency"))
-    route, project_dir = original.job.route, Path(kept.project)
-    return dependent(prepare_script_again(script, site, route, project_dir, original.record), afters)
+    original = wanted.original
+    script, site = script_again(transport, original, wanted.changes)
+    after = script.after(how.after or original.kept.after)
+    route, project_dir = original.job.route, Path(original.kept.project)
+    return prepare_script(script, site, route, project_dir, how, after, original.record, wanted.key)
 
 
 def script_again(transport: Transport, original: Original, changes: Request) -> tuple[BatchScript, Site]:
-    """The script with the options of its job and changes, and the site; raises as `prepare_stored_script`."""
+    """The script with the options of its job and changes, and the site; raises as `Resubmission.arrays`."""
     kept = original.kept
     project_dir = Path(kept.project)
     script = parsed(_stored(transport, original), project_dir / kept.batch_script, kept.batch_script)
@@ -344,7 +334,7 @@ def _stored(transport: Transport, original: Original) -> bytes:
     """The script in the snapshot or, before that is made (soon after a submission), in the run folder."""
     record, file = original.record, original.kept.batch_script
     for folder in (f"{parent_of(record)}/snapshots/{record.snapshot}", record.folder):
-        if text := text_of(transport, f"{folder}/{file}"):
+        if text := script_text(transport, f"{folder}/{file}"):
             return text
     raise SnapshotGone(
         f"{transport.where} no longer has the files that job {record.id} ran, nor its script",

@@ -1,22 +1,47 @@
-"""Cancel jobs, races included."""
+"""Cancel jobs and races, and give up submissions that may not have become a job."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.ledger.ledger import Ledger
+from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.ledger.races import Race, Races, close_gate
 from slurmgen.remote.transport import Transport
 from slurmgen.status.job import Borrow, Job, group_by_route
 from slurmgen.status.query import make_report, query_site, remove_secrets
 from slurmgen.status.report import Report
 from slurmgen.status.slurm import UNKNOWN, cancel
-from slurmgen.submit.forget import settle
+from slurmgen.submit.exactly_once import TIMEOUTS, Timeouts, close
 
 CANCELLED = "CANCELLED"
 GIVEN_UP = "it has no job, and can have none"
 Notify = Callable[[str], None]
+
+
+def settle(
+    transport: Transport, record: Record, ledger: Ledger, timeouts: Timeouts = TIMEOUTS
+) -> Record | None:
+    """Record the job of a pending entry; if it has none, close its key, drop the entry and return None.
+
+    Raises:
+        Unresolved: neither is certain; nothing was changed.
+        ConfigError: the ledger cannot be written.
+    """
+    submitted = close(transport, record, timeouts)
+    if submitted is None:
+        ledger.drop(record.key)
+        return None
+    settled = structs.replace(
+        record,
+        id=submitted.job.number,
+        cluster=submitted.job.cluster,
+        folder=submitted.folder,
+        snapshot=submitted.snapshot,
+        state="submitted",
+    )
+    ledger.settle(settled)
+    return settled
 
 
 def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> list[Report]:

@@ -25,18 +25,15 @@ from slurmgen.status.slurm import NO_SLURM, call, hint_for, refusal
 from slurmgen.submit.secrets import SecretValues
 from slurmgen.sync.files import Snapshot
 from slurmgen.sync.manifest import (
-    _MAX_NAME,
     Manifest,
     Parcel,
     Sent,
     difference,
     expected,
     pack,
-    plain,
     rooted,
-    script_name,
 )
-from slurmgen.text import visible
+from slurmgen.text import MAX_NAME, plain, script_name, visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second. Below this speed, sending the project times out."
@@ -109,7 +106,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def run(self) -> str:
         """The name of its run folder."""
-        return f"{plain(self.name)[:_MAX_NAME] or 'job'}-{self.key}"
+        return f"{plain(self.name)[:MAX_NAME] or 'job'}-{self.key}"
 
     @property
     def folder(self) -> str:
@@ -354,68 +351,42 @@ class Refused(CommandFailed):
     """Slurm refused the job; the key is not used again."""
 
 
-def error_of(outcome: str, host: str, submission: "Submission", text: str) -> RemoteError:
+def error_of(outcome: str, host: str, submission: Submission, text: str) -> RemoteError:
     """The error of an outcome other than `submitted`.
 
     Args:
         outcome: the first word of the reply.
     """
-    return _ERRORS.get(outcome, _unknown)(host, submission, text)
-
-
-def _refused(_host: str, _submission: "Submission", text: str) -> RemoteError:
-    error = refusal(["sbatch"], Completed(1, b"", text.encode(errors="surrogateescape")))
-    return Refused(error.fact, error.hint)
-
-
-def _failed(host: str, submission: "Submission", text: str) -> RemoteError:
-    lines = text.strip().splitlines() or ["without a message"]
-    cause = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
-    hint = hint_for(cause) or next((hint for part, hint in _HINTS.items() if part in cause), _SPACE)
-    return TransferFailed(f"no job was made in {submission.folder} on {host}: {cause}", hint)
-
-
-def _unsafe(host: str, submission: "Submission", text: str) -> RemoteError:
-    return TransferFailed(
-        f"no job was made in {submission.folder} on {host}: {text}, who could change what jobs run",
-        "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
-    )
-
-
-def _undelivered(host: str, submission: "Submission", text: str) -> RemoteError:
-    complaint = replies.complaint(text, "sbatch")
-    return TransferFailed(
-        f"Slurm on {host} did not receive the job: {complaint}",
-        f"There is no job. {hint_for(complaint) or 'Try again.'}",
-    )
-
-
-def _wanted(host: str, submission: "Submission", _text: str) -> RemoteError:
-    return TransferFailed(f"a snapshot disappeared from {submission.parent} on {host}", "Try again.")
-
-
-def _stopped(_host: str, _submission: "Submission", text: str) -> RemoteError:
-    fact, _, output = text.rstrip().partition("\n")
-    end = f" The end of {output}" if output else ""
-    return LoginFailed(f"before_login {fact}", f"There is no job. Submit again to run the lines again.{end}")
-
-
-def _closed(_host: str, submission: "Submission", _text: str) -> RemoteError:
-    return Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
-
-
-def _unknown(_host: str, _submission: "Submission", text: str) -> RemoteError:
-    return CommandFailed(" ".join(text.split()))
-
-
-_ERRORS = {
-    "refused": _refused,
-    "failed": _failed,
-    "late": _failed,
-    "unsafe": _unsafe,
-    "undelivered": _undelivered,
-    "wanted": _wanted,
-    "stopped": _stopped,
-    "closed": _closed,
-    "unknown": _unknown,
-}
+    failed = f"no job was made in {submission.folder} on {host}"
+    match outcome:
+        case "refused":
+            error = refusal(["sbatch"], Completed(1, b"", text.encode(errors="surrogateescape")))
+            return Refused(error.fact, error.hint)
+        case "failed" | "late":
+            lines = text.strip().splitlines() or ["without a message"]
+            cause = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
+            own = next((hint for part, hint in _HINTS.items() if part in cause), _SPACE)
+            return TransferFailed(f"{failed}: {cause}", hint_for(cause) or own)
+        case "unsafe":
+            return TransferFailed(
+                f"{failed}: {text}, who could change what jobs run",
+                "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
+            )
+        case "undelivered":
+            complaint = replies.complaint(text, "sbatch")
+            return TransferFailed(
+                f"Slurm on {host} did not receive the job: {complaint}",
+                f"There is no job. {hint_for(complaint) or 'Try again.'}",
+            )
+        case "wanted":
+            return TransferFailed(f"a snapshot disappeared from {submission.parent} on {host}", "Try again.")
+        case "stopped":
+            fact, _, output = text.rstrip().partition("\n")
+            end = f" The end of {output}" if output else ""
+            hint = f"There is no job. Submit again to run the lines again.{end}"
+            return LoginFailed(f"before_login {fact}", hint)
+        case "closed":
+            fact = f"an earlier submission of {submission.run} was refused or given up"
+            return Closed(fact, "Submit it again.")
+        case _:
+            return CommandFailed(" ".join(text.split()))

@@ -1,28 +1,30 @@
 """Prepare the jobs of `--first`, one for each site."""
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from msgspec import Struct, structs
 
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.ledger.ledger import Record
-from slurmgen.ledger.places import Confirm, route_of
+from slurmgen.ledger.places import Confirm
 from slurmgen.ledger.races import Race, Races
 from slurmgen.ledger.request import recorded, recorded_request
 from slurmgen.plan import Plan, requeue
-from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
+from slurmgen.slurm.units import is_of_task
 from slurmgen.status.job import Connect
-from slurmgen.submit.prepare import Prepared, new_key
-from slurmgen.submit.race import Entrant, Say, run
+from slurmgen.submit.how import How
+from slurmgen.submit.job import on_good, route_of_spec
+from slurmgen.submit.prepare import Prepared, new_key, prepare_job
+from slurmgen.submit.race import Entrant, Say, Won, run
 from slurmgen.submit.submission import Observer, with_secrets
 from slurmgen.submit.where import Option, ask_all, place, refuse_one_host
 
@@ -101,13 +103,6 @@ def new_race(command: str) -> Race:
     return Race(new_key(), command)
 
 
-def in_race(prepared: Prepared, race: Race) -> Prepared:
-    """Put the entry of a submission into a race: no other submission finds it, and it keeps its key."""
-    of_site = sha256("\0".join((race.key, prepared.route.site)).encode()).hexdigest()
-    record = structs.replace(prepared.record, fingerprint=of_site, part_of=race.key)
-    return structs.replace(prepared, record=record, one_key=True)
-
-
 def partition_of(entry: Record) -> str | None:
     """The partition that an entry was made for; None for the default of Slurm."""
     return recorded_request(entry).request.partition
@@ -147,6 +142,8 @@ class Logins:
 
 LIMIT = 30.0
 "Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
+Announce = Callable[[Race, Won], None]
+"Called with the job that runs the program, before the race is over: what it prints is not lost."
 Made = tuple[Prepared, Observer]
 "A submission, and what is called as it proceeds."
 
@@ -158,10 +155,9 @@ class FirstJob(Struct, frozen=True, kw_only=True):
     folder: Path
     "Of the project, or one below it."
     sites: tuple[str, ...]
-    route_values: Mapping[str, Any]
-    remote_dir: str | None
-    prepare: Callable[[JobSpec, Route], Made]
-    "Makes the submission to one site, of a plan of `gated`."
+    how: How
+    observe: Callable[[], Observer]
+    "Makes what is called as the submission to one site proceeds."
     ask: Confirm | None = None
     "Asks the user about a place that only the project names."
 
@@ -169,7 +165,7 @@ class FirstJob(Struct, frozen=True, kw_only=True):
         """A hash of the command: what its sites would get, and where their keys have their records."""
         places = [self.at(site) for site in self.sites]
         folders = [
-            f"{route.site}\0{route.via}\0{route.host}\0{self.remote_dir or job.personal.remote_dir}"
+            f"{route.site}\0{route.via}\0{route.host}\0{self.how.remote_dir or job.personal.remote_dir}"
             for job, route in places
         ]
         return fingerprint([job for job, _ in places], folders)
@@ -179,16 +175,22 @@ class FirstJob(Struct, frozen=True, kw_only=True):
         request = self.options.request
         asked = structs.replace(request, partition=partition or request.partition)
         job = load_spec(structs.replace(self.options, site=site, request=asked), self.folder)
-        return job, route_of(job.site, job.personal, job.project_dir, self.ask, **self.route_values)
+        return job, route_of_spec(job, self.how, self.ask)
 
-    def made(self, race: Race, site: str, partition: str | None) -> Made:
+    def made(self, race: str, site: str, partition: str | None) -> Made:
         """The submission to one site of a race.
 
         Raises:
             RequestError: the job cannot be submitted there.
         """
-        prepared, observer = self.prepare(*self.at(site, partition))
-        return in_race(prepared, race), observer
+        job, route = self.at(site, partition)
+        observer = self.observe()
+        job = on_good(job, route, self.how, observer)
+        plan = gated(job)
+        observer.planned(is_array=is_of_task(plan.output))
+        arrays = prepare_job(job, plan, route, self.how, race=race)
+        observer.prepared(arrays)
+        return arrays[0], observer
 
 
 def gated(job: JobSpec) -> Plan:
@@ -211,14 +213,14 @@ def gated(job: JobSpec) -> Plan:
     return plan
 
 
-def enter(job: FirstJob, logins: Logins, say: Say, *, again: bool) -> tuple[Race, list[Entrant]]:
+def enter(job: FirstJob, logins: Logins, say: Say) -> tuple[Race, list[Entrant]]:
     """The unfinished race of the same command with its sites, or else a new one.
 
     Raises:
         RequestError, ConfigError: the request, or a profile, is wrong.
         CommandFailed: no site could run the job.
     """
-    races, command = Races(), job.command()
+    races, command, again = Races(), job.command(), job.how.again
     race, new = (None if again else races.open_race(command)), dict[str, Made]()
     if race is None:
         race = new_race(command)
@@ -229,7 +231,7 @@ def enter(job: FirstJob, logins: Logins, say: Say, *, again: bool) -> tuple[Race
         say(f"continuing the race {race.key} of an earlier command")
 
     def prepare(entry: Record) -> Made:
-        return new.get(entry.key) or job.made(race, entry.site, partition_of(entry))
+        return new.get(entry.key) or job.made(race.key, entry.site, partition_of(entry))
 
     return race, [Entrant(one, job.at(one.site)[1], partial(prepare, one)) for one in entries]
 
@@ -238,7 +240,7 @@ def _new(job: FirstJob, race: Race, options: Sequence[Option], say: Say) -> dict
     """The submissions of a new race by their keys, with their secrets: nothing is recorded without them."""
 
     def make(option: Option) -> Made:
-        prepared, observer = job.made(race, option.site, option.partition)
+        prepared, observer = job.made(race.key, option.site, option.partition)
         return with_secrets(prepared, observer), observer
 
     made = of_each(options, make, say)
@@ -264,39 +266,16 @@ def sites_that_can_run(job: FirstJob, logins: Logins, say: Say) -> list[Option]:
     return found
 
 
-_log = logging.getLogger(__name__)
+@contextmanager
+def submit_first(job: FirstJob, logins: Logins, say: Say, announce: Announce) -> Iterator[Won]:
+    """Submit a job to several sites until one starts; the connection to that one stays open in the block.
 
-
-def submit_first(
-    job: JobSpec,
-    sites: Sequence[str],
-    prepare: Callable[[JobSpec, Route], Prepared],
-    *,
-    remote_dir: str | None,
-    route_values: Mapping[str, Any],
-    again: bool,
-    observer: Observer | None,
-) -> Record:
-    """Submit a job to several sites, and return the record of the one that starts first.
+    A repeated call continues. See `slurmgen.submit.race.run`, which also says what it raises.
 
     Raises:
-        RequestError: the sites would all have the same login host.
-        RemoteError: as `slurmgen.submit.race.run` says.
+        RequestError: the sites would all have the same login host, or the request is wrong.
     """
-    refuse_one_host(sites, route_values)
-
-    def made(one: JobSpec, route: Route) -> tuple[Prepared, Observer]:
-        return prepare(one, route), observer or Observer()
-
-    first = FirstJob(
-        options=job.options,
-        folder=job.project_dir,
-        sites=tuple(dict.fromkeys(sites)),
-        route_values=route_values,
-        remote_dir=remote_dir,
-        prepare=made,
-    )
-    with Logins(open_route) as logins:
-        race, entrants = enter(first, logins, _log.info, again=again)
-        with run(race, entrants, logins.take, _log.info, lambda _: None) as won:
-            return won.runner.record
+    refuse_one_host(job.sites, job.how.route_values)
+    race, entrants = enter(job, logins, say)
+    with run(race, entrants, logins.take, say, partial(announce, race)) as won:
+        yield won

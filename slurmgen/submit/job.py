@@ -1,126 +1,133 @@
-"""Submit a job: from what the user asks for to its entry in the ledger."""
+"""Submit a job: one sequence for the API, the commands and the page."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
 
+from msgspec import Struct
+
+from slurmgen.config.project import needs
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobSpec, spec_of
-from slurmgen.ledger.ledger import Record
-from slurmgen.ledger.places import route_of
+from slurmgen.job_spec import JobSpec
+from slurmgen.ledger.places import Confirm, route_of
 from slurmgen.plan import Plan
-from slurmgen.remote.route import BackgroundLogin, Route, SshClient, Via
-from slurmgen.status.nodes import on_good_nodes
-from slurmgen.submit.first import gated, submit_first
-from slurmgen.submit.prepare import MAX_SIZE, Prepared, Upload, dependent, prepare_job
-from slurmgen.submit.submission import Observer, arrays_of, submit_arrays
+from slurmgen.remote.route import Route
+from slurmgen.slurm.units import is_of_task
+from slurmgen.status.nodes import on_good_nodes, place_of
+from slurmgen.submit.how import How
+from slurmgen.submit.prepare import Prepared, prepare_job
+from slurmgen.submit.submission import Login, Observer, Outcome, submissions
 
 
-def submit(
-    job: Plan | JobSpec,
-    project_dir: Path | str | None = None,
-    *,
-    first: Sequence[str] = (),
-    remote_dir: str | None = None,
-    again: bool = False,
-    send: Sequence[str] = (),
-    max_size: int = MAX_SIZE,
-    exclude_bad_nodes: bool = True,
-    after: Sequence[str] = (),
-    via: Via | None = None,
-    host: str | None = None,
-    ssh_config: str | None = None,
-    ssh_client: SshClient | None = None,
-    observer: Observer | None = None,
-) -> Record:
-    """Send a project and submit its job, exactly once, as `slurmgen submit` does.
+class Work(Protocol):
+    """What can be submitted: a job, a group of jobs, a batch script, an earlier job, a check of nodes."""
 
-    If it fails, the same call finds the job, or submits it if there is none. It never prompts: the login
-    needs a key, an agent, or a shared connection of OpenSSH.
+    def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
+        """The route to its site; `ask` and `connects` as for `route_of`."""
+
+    def arrays(self, login: Login, route: Route, how: How, observer: Observer) -> list[Prepared]:
+        """All that the submission needs; several for a group, or for a sweep of several arrays."""
+
+
+class ProjectJob(Struct, frozen=True):
+    """A job of a project."""
+
+    spec: JobSpec
+    plan: Plan | None = None
+    "Instead of what the job resolves to; it may use nodes that are remembered as bad."
+
+    def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
+        """See Work."""
+        return route_of_spec(self.spec, how, ask, connects=connects)
+
+    def arrays(self, _login: Login, route: Route, how: How, observer: Observer) -> list[Prepared]:
+        """See Work."""
+        spec = self.spec if self.plan else on_good(self.spec, route, how, observer)
+        plan = self.plan or spec.plan()
+        observer.planned(is_array=is_of_task(plan.output))
+        return prepare_job(spec, plan, route, how, after=spec.after(how.after))
+
+
+class JobGroup(Struct, frozen=True):
+    """The jobs of a project that are submitted together, with their dependencies."""
+
+    specs: Sequence[JobSpec]
+
+    def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
+        """See Work."""
+        return route_of_spec(self.specs[0], how, ask, connects=connects)
+
+    def arrays(self, _login: Login, route: Route, how: How, observer: Observer) -> list[Prepared]:
+        """See Work.
+
+        Raises:
+            RequestError: also if a job is a sweep, which may be several arrays.
+        """
+        specs = {str(one.name): on_good(one, route, how, observer) for one in self.specs}
+        plans = {name: spec.plan() for name, spec in specs.items()}
+        for name, plan in plans.items():
+            if plan.sweep:
+                raise RequestError(
+                    f"--all does not submit a sweep, and {name} is one",
+                    f"Submit it alone: slurmgen submit {name}.",
+                )
+        return [self._member(name, specs, plan, route, how) for name, plan in plans.items()]
+
+    def _member(
+        self, name: str, specs: Mapping[str, JobSpec], plan: Plan, route: Route, how: How
+    ) -> Prepared:
+        names = list(specs)
+        within = tuple((names.index(one.job), one.type) for one in needs(self.specs[0].project, name))
+        return prepare_job(specs[name], plan, route, how, group=(name, *names), needs=within)[0]
+
+
+def route_of_spec(spec: JobSpec, how: How, ask: Confirm | None, *, connects: bool = True) -> Route:
+    """The route to the site of a job; raises as `route_of`."""
+    return route_of(spec.site, spec.personal, spec.project_dir, ask, connects=connects, **how.route_values)
+
+
+def on_good(spec: JobSpec, route: Route, how: How, observer: Observer) -> JobSpec:
+    """The job without the nodes that are remembered as bad, unless it may use them."""
+    return on_good_nodes(spec, place_of(route), observer.excluded) if how.exclude_bad_nodes else spec
+
+
+class Ready(Struct, frozen=True):
+    """What is ready to be submitted."""
+
+    arrays: list[Prepared]
+    login: Login
+
+
+@contextmanager
+def ready(work: Work, how: How, observer: Observer, *, connects: bool = True) -> Iterator[Ready]:
+    """Make all that a submission needs; the login proceeds meanwhile.
 
     Args:
-        job: what `load_job` or `resolve` returned.
-        project_dir: for a plan, the folder of its project or one below it; default: the current folder.
-        first: for a job of `load_job`, submit it to all of these sites, wait until one starts, let that one
-            run the program, and cancel the others; a repeated call continues.
-        remote_dir: the remote folder for submissions; default: that of personal.toml, else ~/slurmgen.
-        again: submit a new job even if an earlier submission is unsettled.
-        send: files to send although they may hold secrets or are ignored.
-        max_size: bytes of the project, above which nothing is sent.
-        exclude_bad_nodes: for a job of `load_job`, exclude the nodes that are remembered as bad.
-        after: the jobs that must end first, each `[TYPE:]JOB`; default: those of slurmgen.toml.
-        via: how to reach the site; default: ssh if it has a login host, else local.
-        host: login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile.
-        ssh_config: OpenSSH configuration; default: ~/.ssh/config.
-        ssh_client: SSH client; default: paramiko.
-        observer: is called as the submission proceeds.
-
-    Returns:
-        The record of the job; of a sweep with several arrays, that of the first, whose `part_of` all share;
-        with `first`, that of the job that runs the program.
+        connects: whether it is submitted, or tried; otherwise no host is contacted without need.
 
     Raises:
-        RequestError, ConfigError: the request or the project is invalid; nothing was sent.
-        Unresolved: there may be a job; call it again.
-        RemoteError: there is no job; with `first`, no job runs the program.
+        RequestError: the site cannot run the job, or the project cannot be sent so.
+        ConfigError: slurmgen.toml, personal.toml, a profile or a template is wrong.
     """
-    spec, upload = _spec(job, project_dir), Upload(remote_dir, max_size, tuple(send))
-    on_good = on_good_nodes if spec is job and exclude_bad_nodes else _as_it_is
-    route_values: dict[str, Any] = {
-        "via": via,
-        "host": host,
-        "ssh_config": ssh_config,
-        "ssh_client": ssh_client,
-    }
-
-    def gated_at(one: JobSpec, route: Route) -> Prepared:
-        one = on_good(one, route)
-        return prepare_job(one, gated(one), route, upload)
-
-    if isinstance(first, str):
-        first = (first,)
-    if first:
-        _check_first(job, after)
-        return submit_first(
-            spec,
-            first,
-            gated_at,
-            remote_dir=remote_dir,
-            route_values=route_values,
-            again=again,
-            observer=observer,
-        )
-    route = route_of(spec.site, spec.personal, spec.project_dir, **route_values)
-    with BackgroundLogin(route) as connecting:
-        spec = on_good(spec, route)
-        plan = job if isinstance(job, Plan) else spec.plan()
-        prepared = dependent(prepare_job(spec, plan, route, upload), spec.after(after))
-        arrays = arrays_of(prepared, plan, spec.render)
-        with submit_arrays(arrays, connecting.transport, again=again, observer=observer) as outcomes:
-            return outcomes[0].record
+    route = work.route(how, observer.questions() if connects else None, connects=connects)
+    with observer.login(route, starts=connects) as login:
+        arrays = work.arrays(login, route, how, observer)
+        observer.prepared(arrays)
+        yield Ready(arrays, login)
 
 
-def _spec(job: Plan | JobSpec, project_dir: Path | str | None) -> JobSpec:
-    if isinstance(job, Plan):
-        return spec_of(job, Path(project_dir or "."))
-    if project_dir is not None:
-        raise RequestError("the job has a project of its own", "Leave out project_dir; load_job takes it.")
-    return job
+@contextmanager
+def submit(work: Work, how: How, observer: Observer) -> Iterator[Sequence[Outcome]]:
+    """Submit a job exactly once; the connection stays open within the block.
 
-
-def _as_it_is(job: JobSpec, _route: Route) -> JobSpec:
-    return job
-
-
-def _check_first(job: Plan | JobSpec, after: Sequence[str]) -> None:
-    """Refuse what belongs to one site.
+    If it fails, the same call finds the job, or submits it if there is none.
 
     Raises:
-        RequestError: the job is a plan, or names a site or another job.
+        RequestError, ConfigError: as `ready`; nothing was sent.
+        RemoteError: as `submissions`.
     """
-    if not isinstance(job, JobSpec):
-        raise RequestError("a plan is for one site, and `first` is for several", "Use what load_job returns.")
-    if job.options.site:
-        raise RequestError("the job names a site, and `first` others", "Leave out the site of load_job.")
-    if after:
-        raise RequestError("after and first exclude each other", "Submit the job to one site.")
+    with (
+        ready(work, how, observer) as made,
+        submissions(made.arrays, made.login.transport, again=how.again, observer=observer) as outcomes,
+    ):
+        yield outcomes

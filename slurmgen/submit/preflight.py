@@ -1,15 +1,16 @@
 """Submit a check of nodes, alone or before a job."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
 from slurmgen.files import cache_folder
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.ledger.bad_nodes import is_node_name
-from slurmgen.plan import Plan
+from slurmgen.ledger.places import Confirm
 from slurmgen.remote.route import Route
 from slurmgen.request.model import NONE, Request
 from slurmgen.request.text import command_line
@@ -17,7 +18,10 @@ from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import place_of
 from slurmgen.slurm.shell import is_full_path
 from slurmgen.status.nodes import Scope
-from slurmgen.submit.prepare import Prepared, Upload, prepare
+from slurmgen.submit.how import How
+from slurmgen.submit.job import route_of_spec
+from slurmgen.submit.prepare import Prepared, prepare
+from slurmgen.submit.submission import Login, Observer
 
 NAME = "preflight"
 _TRAINING = ("true",)
@@ -83,22 +87,26 @@ def _with_gpus(request: Request, site: Site) -> Request:
     return structs.replace(request, gpus=each * (request.nodes or 1))
 
 
-def prepare_preflight(
-    job: JobSpec, plan: Plan, route: Route, remote_dir: str | None, cache_dir: Path | None
-) -> Prepared:
-    """Make all that the submission needs. Its project is an empty folder of the cache.
+class NodeCheck(Struct, frozen=True):
+    """A job that checks nodes. Its project is an empty folder of the cache."""
 
-    Args:
-        remote_dir: the remote folder for submissions; default: that of personal.toml.
-    """
-    folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
-    folder.mkdir(parents=True, exist_ok=True)
-    upload = Upload(remote_dir).by_default_to(job.personal.remote_dir)
-    return prepare(plan, job.render(plan, cache_dir), route, folder, upload)
+    spec: JobSpec
 
+    def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
+        """See `Work`."""
+        return route_of_spec(self.spec, how, ask, connects=connects)
 
-def scope_of(job: JobSpec, plan: Plan) -> Scope:
-    """What the job could see."""
-    with_torch = plan.setup.container is not None or plan.setup.python_env != NONE
-    all_gpus = job.options.request.gpus is None
-    return Scope(nodes=plan.request.nodes or 1, all_gpus=all_gpus, with_torch=with_torch)
+    def arrays(self, _login: Login, route: Route, how: How, _observer: Observer) -> list[Prepared]:
+        """See `Work`."""
+        folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
+        folder.mkdir(parents=True, exist_ok=True)
+        how = how.by_default_to(self.spec.personal.remote_dir)
+        render = partial(self.spec.render, cache_dir=how.cache_dir)
+        return prepare(self.spec.plan(), render, route, folder, how)
+
+    def scope(self) -> Scope:
+        """What the job could see."""
+        plan = self.spec.plan()
+        with_torch = plan.setup.container is not None or plan.setup.python_env != NONE
+        all_gpus = self.spec.options.request.gpus is None
+        return Scope(nodes=plan.request.nodes or 1, all_gpus=all_gpus, with_torch=with_torch)

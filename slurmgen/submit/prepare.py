@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,25 +11,29 @@ from hashlib import sha256
 from os import stat_result
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
+from typing import Any
 
-from msgspec import Struct, json, structs
+from msgspec import Struct, structs
 
-from slurmgen.config.project import FILE_NAME, Project, needs
+from slurmgen.config.project import FILE_NAME
 from slurmgen.errors import RequestError
 from slurmgen.files import cache_folder
 from slurmgen.job_spec import JobSpec
 from slurmgen.ledger.ledger import Ledger, Record
-from slurmgen.ledger.request import Recorded, _text, recorded
+from slurmgen.ledger.request import recorded
 from slurmgen.plan import Plan, requeue
+from slurmgen.plan.placement import warnings
 from slurmgen.plan.software import login_script
+from slurmgen.plan.sweep import array_plans
+from slurmgen.program.checks import unsent
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
 from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.units import readable_size
-from slurmgen.status import job
-from slurmgen.status.job import Dependency, logs_in
+from slurmgen.status.job import Dependency, logs_in, sweep_text
 from slurmgen.submit import dependencies
 from slurmgen.submit.exactly_once import Submission
+from slurmgen.submit.how import DEFAULT, How
 from slurmgen.submit.secrets import Wanted
 from slurmgen.sync.files import Snapshot, needed_files, project_files, with_preflight
 from slurmgen.sync.git import Revision, revision
@@ -37,33 +41,9 @@ from slurmgen.sync.manifest import Manifest, Parcel, Sent, expected, manifest, p
 from slurmgen.sync.shared_env import with_environment
 from slurmgen.text import visible
 
-
-def pending_record(
-    submission: Submission, route: Route, project_dir: Path, commit: Revision, identity: str
-) -> Record:
-    """The entry of a submission.
-
-    Args:
-        identity: the text by which a repeated submission is found.
-    """
-    return Record(
-        id="",
-        cluster=submission.clusters,
-        name=submission.name,
-        folder=submission.folder,
-        output=submission.output,
-        submitted=now(),
-        key=submission.key,
-        fingerprint=hash_of(
-            *(route.site, route.via, route.host or "", submission.parent),
-            *(str(project_dir.resolve()), identity),
-        ),
-        state="pending",
-        snapshot=submission.content.hash,
-        commit=commit.commit,
-        dirty=commit.dirty,
-        **structs.asdict(route),
-    )
+DEFAULT_REMOTE_DIR = "slurmgen"
+_LISTED = 5
+"Files that an error names."
 
 
 def new_key() -> str:
@@ -79,31 +59,6 @@ def now() -> str:
 def hash_of(*texts: str) -> str:
     """A hash of texts, which differs if any of them does."""
     return sha256(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in texts)).hexdigest()
-
-
-DEFAULT_REMOTE_DIR = "slurmgen"
-MAX_SIZE = 1 << 30
-"Bytes of a project, above which it is not sent unless the user allows it."
-_LISTED = 5
-"Files that an error names."
-
-
-class Upload(Struct, frozen=True):
-    """What a submission sends of a project, and where to."""
-
-    remote_dir: str | None = None
-    "The remote folder for submissions; default: that of personal.toml, else ~/slurmgen."
-    max_size: int = MAX_SIZE
-    "Bytes of the project, above which it is refused."
-    send: tuple[str, ...] = ()
-    "Files to send although they may hold secrets or are ignored."
-
-    def by_default_to(self, remote_dir: str | None) -> "Upload":
-        """The same, with this folder if none is named."""
-        return structs.replace(self, remote_dir=self.remote_dir or remote_dir)
-
-
-DEFAULT_UPLOAD = Upload()
 
 
 class ProjectContent(Struct, frozen=True):
@@ -126,7 +81,7 @@ class ProjectContent(Struct, frozen=True):
 
 
 def project_content(
-    site: Site, route: Route, project_dir: Path, upload: Upload, find: Callable[[], Snapshot]
+    site: Site, route: Route, project_dir: Path, how: How, find: Callable[[], Snapshot]
 ) -> ProjectContent:
     """Read a project. It connects to no host.
 
@@ -134,14 +89,14 @@ def project_content(
         RequestError: the project cannot be sent so.
         TransferFailed: a file cannot be read.
     """
-    parent = parent_folder(upload.remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    parent = parent_folder(how.remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
     if route.via != "twin":
         _check_reachable(site, parent)
     with _without_collections():
         files = find()
         if route.via != "ssh":
             _refuse_nesting(parent, project_dir)
-        content, commit = _read(files, project_dir, upload.max_size)
+        content, commit = _read(files, project_dir, how.max_size)
     return ProjectContent(files, content, commit, parent, _sent(route, parent))
 
 
@@ -225,7 +180,7 @@ _NAMES = re.compile(r"""(?:\./)?([^\s'"=;:|&<>()`]+)""")
 "The words in a line of shell that may name a project file."
 
 
-class Prepared(Struct, frozen=True):
+class Prepared(Struct, frozen=True, kw_only=True):
     """A job that is ready to be sent, and its entry for the ledger."""
 
     submission: Submission
@@ -245,56 +200,152 @@ class Prepared(Struct, frozen=True):
     "Their values are added when the job is submitted."
     one_key: bool = False
     "If the key is closed: fail (True), or retry with a new key."
+    notes: tuple[str, ...] = ()
+    "What the user may not have meant."
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """What the ledger keeps of a submission, besides what is sent."""
+
+    identity: str = ""
+    "The text by which a repeated submission is found; default: the script."
+    request: str = ""
+    "What was asked for; see `recorded`."
+    after: tuple[After, ...] = ()
+    "The jobs that must end first. A repeated submission is found by their names: `last` may be another then."
+    group: tuple[str, ...] = ()
+    "The name of the job, and those of all jobs of the group that it is submitted with."
+    needs: tuple[tuple[int, str], ...] = ()
+    "See `Prepared.needs`."
+    race: str = ""
+    "The key of the race: no other submission finds the entry, and it keeps its key."
+    key: str = ""
+    "The idempotency key; default: a new one."
+    job: JobSpec | None = None
+    "The job whose program and data are checked against the plan."
+
+
+_ANY = Entry()
 
 
 def prepare(
     plan: Plan,
-    script: str,
+    render: Callable[[Plan], str],
     route: Route,
     project_dir: Path,
-    upload: Upload = DEFAULT_UPLOAD,
-    identity: str | None = None,
-) -> Prepared:
+    how: How = DEFAULT,
+    entry: Entry = _ANY,
+    earlier: Record | None = None,
+) -> list[Prepared]:
     """Read the project, and make all that a submission needs. It connects to no host.
 
     Args:
-        identity: the text by which a repeated submission is found; default: that of the script.
+        earlier: a job whose files are run, which the cluster still has; then the project is not read.
+
+    Returns:
+        One submission; of a sweep beyond the site's array size, one for each array, all of the same files.
 
     Raises:
-        RequestError: the project cannot be sent so.
+        RequestError: the project cannot be sent so, or there is no job that must end first.
         TransferFailed: a file cannot be read.
     """
-    find = partial(_files, plan, project_dir, upload.send)
-    content = project_content(plan.profile, route, project_dir, upload, find)
-    return _prepared(plan, script, route, project_dir, content, identity or script)
+    find = partial(_files, plan, project_dir, how.send)
+    content = (
+        stored_content(earlier) if earlier else project_content(plan.profile, route, project_dir, how, find)
+    )
+    script = render(plan)
+    fields = {
+        "stderr": _options(plan).get("error", ""),
+        "retries": plan.request.on_bad_node == "retry",
+        "requeue": plan.requeue,
+        "tasks": sweep_text(plan.sweep),
+    }
+    first = made(
+        _submission(plan, script, content, entry.key or new_key()),
+        *(content, route, project_dir, how, entry),
+        fields,
+        refusals=plan.profile.refusals | requeue.bad_node_refusals(plan.request),
+        secrets=_secrets(plan, project_dir),
+        notes=tuple(_notes(plan, entry.job, content)),
+    )
+    return [first, *(_further(first, one, render(one)) for one in array_plans(plan)[1:])]
 
 
-def prepare_stored(
-    plan: Plan, script: str, route: Route, project_dir: Path, earlier: Record, identity: str
+def made(
+    submission: Submission,
+    content: ProjectContent,
+    route: Route,
+    project_dir: Path,
+    how: How,
+    entry: Entry,
+    fields: Mapping[str, Any],
+    **further: Any,
 ) -> Prepared:
-    """Make all that a submission needs that runs the files of an earlier job, which the cluster still has.
+    """The submission with its entry of the ledger.
 
     Args:
-        project_dir: the folder of the project, which is not read.
-        identity: the text by which a repeated submission is found.
+        fields: further fields of the record.
+        further: further fields of the submission.
+
+    Raises:
+        RequestError: there is no job that must end first, or it cannot be waited for.
     """
-    return _prepared(plan, script, route, project_dir, stored_content(earlier), identity)
-
-
-def _prepared(
-    plan: Plan, script: str, route: Route, project_dir: Path, content: ProjectContent, identity: str
-) -> Prepared:
-    made = _submission(plan, script, content)
-    record = structs.replace(
-        pending_record(made, route, project_dir, content.commit, identity),
-        stderr=_options(plan).get("error", ""),
-        retries=plan.request.on_bad_node == "retry",
-        requeue=plan.requeue,
-        tasks=job.sweep_text(plan.sweep),
+    record = Record(
+        id="",
+        cluster=submission.clusters,
+        name=submission.name,
+        folder=submission.folder,
+        output=submission.output,
+        submitted=now(),
+        key=submission.key,
+        fingerprint=_fingerprint(submission, route, project_dir, entry),
+        state="pending",
+        snapshot=submission.content.hash,
+        commit=content.commit.commit,
+        dirty=content.commit.dirty,
+        request=entry.request,
+        command=how.command,
+        directory=how.directory,
+        part_of=entry.race,
+        **structs.asdict(route),
+        **fields,
     )
-    refusals = plan.profile.refusals | requeue.bad_node_refusals(plan.request)
-    secrets = _secrets(plan, project_dir)
-    return Prepared(made, route, record, content.sent, content.first, refusals, secrets=secrets)
+    return Prepared(
+        submission=submission,
+        route=route,
+        record=record,
+        sent=content.sent,
+        first=content.first,
+        after=dependencies.find(record, entry.after),
+        needs=entry.needs,
+        one_key=bool(entry.race),
+        **further,
+    )
+
+
+def _fingerprint(submission: Submission, route: Route, project_dir: Path, entry: Entry) -> str:
+    """The text by which a repeated submission finds its entry; other versions of slurmgen make the same."""
+    if entry.race:
+        return sha256("\0".join((entry.race, route.site)).encode()).hexdigest()
+    place = (route.site, route.via, route.host or "", submission.parent, str(project_dir.resolve()))
+    found = hash_of(*place, entry.identity or submission.script)
+    if entry.after:
+        found = hash_of(found, *(one.text for one in entry.after))
+    return sha256("\0".join([found, *entry.group]).encode()).hexdigest() if entry.group else found
+
+
+def _further(first: Prepared, plan: Plan, script: str) -> Prepared:
+    """The submission of another array of the same sweep."""
+    submission = structs.replace(first.submission, script=script, key=new_key())
+    number = plan.sweep.array.first if plan.sweep else 0
+    record = structs.replace(
+        first.record,
+        key=submission.key,
+        folder=submission.folder,
+        fingerprint=f"{first.record.fingerprint}+{number}",
+        tasks=sweep_text(plan.sweep),
+    )
+    return structs.replace(first, submission=submission, record=record)
 
 
 def _secrets(plan: Plan, project_dir: Path) -> Wanted:
@@ -303,22 +354,7 @@ def _secrets(plan: Plan, project_dir: Path) -> Wanted:
     return Wanted(names, by_project, str(project_dir.resolve()))
 
 
-def dependent(prepared: Prepared, afters: Sequence[After]) -> Prepared:
-    """The same job, which starts after others.
-
-    A repeated submission is found by their names, because `last` may mean another job then.
-
-    Raises:
-        RequestError: there is no such job, or it cannot be waited for.
-    """
-    if not afters:
-        return prepared
-    fingerprint = hash_of(prepared.record.fingerprint, *(one.text for one in afters))
-    record = structs.replace(prepared.record, fingerprint=fingerprint)
-    return structs.replace(prepared, record=record, after=dependencies.find(record, afters))
-
-
-def _submission(plan: Plan, script: str, content: ProjectContent) -> Submission:
+def _submission(plan: Plan, script: str, content: ProjectContent, key: str) -> Submission:
     options = _options(plan)
     return Submission(
         name=plan.name,
@@ -326,7 +362,7 @@ def _submission(plan: Plan, script: str, content: ProjectContent) -> Submission:
         files=content.files,
         content=content.content,
         parent=content.parent,
-        key=new_key(),
+        key=key,
         output=plan.output,
         comment=options.get("comment", ""),
         clusters=options.get("clusters", ""),
@@ -357,66 +393,29 @@ def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
 
 
-def prepare_job(
-    job: JobSpec, plan: Plan, route: Route, upload: Upload, cache_dir: Path | None = None
-) -> Prepared:
+def _notes(plan: Plan, job: JobSpec | None, content: ProjectContent) -> Iterator[str]:
+    yield from warnings(plan).values()
+    if job:
+        yield from (f"warning: {text}" for text in job.warnings(plan))
+    if not plan.request.names_program:
+        yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
+    if job:
+        missing = unsent(job.request, job.program, job.project_dir, content.content.entries)
+        yield from (f"warning: {text}" for text in missing)
+
+
+def prepare_job(job: JobSpec, plan: Plan, route: Route, how: How, **entry: Any) -> list[Prepared]:
     """`prepare` for the plan of a job; the entry for the ledger keeps what was asked for.
+
+    Args:
+        entry: further fields of the entry.
 
     Raises:
         ConfigError: a template of the project is wrong.
         RequestError: the project cannot be sent so.
         TransferFailed: a file cannot be read.
     """
-    script, identity = job.render(plan, cache_dir), job.identity(cache_dir)
-    upload = upload.by_default_to(job.personal.remote_dir)
-    prepared = prepare(plan, script, route, job.project_dir, upload, identity)
-    return with_request(prepared, job, upload.send)
-
-
-def with_recorded(prepared: Prepared, kept: Recorded) -> Prepared:
-    """The prepared submission, whose entry keeps that."""
-    return structs.replace(prepared, record=structs.replace(prepared.record, request=_text(kept)))
-
-
-def with_after(text: str, afters: Iterable[Dependency]) -> str:
-    """The text for `Record.request` of a job that starts after others."""
-    words = tuple(f"{one.type}:{one.job.id.number}" for one in afters)
-    if not text or not words:
-        return text
-    return _text(structs.replace(json.decode(text, type=Recorded), after=words))
-
-
-def with_request(
-    prepared: Prepared, spec: JobSpec, send: Sequence[str] = (), resubmits: str = ""
-) -> Prepared:
-    """The prepared submission, whose entry keeps what was asked for; see `recorded`."""
-    text = recorded(spec, send, resubmits)
-    return structs.replace(prepared, record=structs.replace(prepared.record, request=text))
-
-
-def group(prepared: Mapping[str, Prepared], project: Project) -> list[Prepared]:
-    """The submissions of one group, each with the ones that it needs.
-
-    A repeated command is found by the names of the jobs in the group and the script of each.
-
-    Args:
-        prepared: by the name of the job in slurmgen.toml, in their order.
-
-    Raises:
-        RequestError: a job is a sweep, which may be several arrays.
-    """
-    names = list(prepared)
-    for name, one in prepared.items():
-        if one.record.tasks:
-            raise RequestError(
-                f"--all does not submit a sweep, and {name} is one",
-                f"Submit it alone: slurmgen submit {name}.",
-            )
-    return [_member(name, one, names, project) for name, one in prepared.items()]
-
-
-def _member(name: str, prepared: Prepared, names: Sequence[str], project: Project) -> Prepared:
-    within = tuple((names.index(one.job), one.type) for one in needs(project, name))
-    text = "\0".join([prepared.record.fingerprint, name, *names])
-    record = structs.replace(prepared.record, fingerprint=sha256(text.encode()).hexdigest())
-    return structs.replace(prepared, record=record, needs=within)
+    identity, request = job.identity(how.cache_dir) or "", recorded(job, how.send)
+    kept = Entry(identity=identity, request=request, job=job, **entry)
+    how, render = how.by_default_to(job.personal.remote_dir), partial(job.render, cache_dir=how.cache_dir)
+    return prepare(plan, render, route, job.project_dir, how, kept)

@@ -13,13 +13,13 @@ from slurmgen.sites.discover.probe import MAX_LOG, SCRIPT_NAME, is_complete, rep
 from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import Place, gpu_partitions, place_of
 from slurmgen.slurm import units
-from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import GONE, JobState
 from slurmgen.status.job import job_id, recorded_log, states_text
 from slurmgen.status.logs import Shown, follow, read
 from slurmgen.status.slurm import ended, job_states
-from slurmgen.submit.prepare import Prepared, Upload, prepare
-from slurmgen.submit.submission import Observer, submission
+from slurmgen.submit.how import How
+from slurmgen.submit.prepare import Prepared, prepare
+from slurmgen.submit.submission import submissions
 
 NAME = "slurmgen-probe"
 _SECONDS = 60
@@ -76,7 +76,7 @@ def prepare_probe(plan: Plan, route: Route, remote_dir: str | None = None) -> Pr
     """Make all that the submission needs. Its project is a folder of the cache with the script alone."""
     folder = make_private(cache_folder() / NAME)
     (folder / SCRIPT_NAME).write_text(script(), encoding="ascii")
-    return prepare(plan, batch_script(plan), route, folder, Upload(remote_dir))
+    return prepare(plan, batch_script, route, folder, How(remote_dir=remote_dir))[0]
 
 
 def unread(transport: Transport, route: Route) -> Record | None:
@@ -86,25 +86,20 @@ def unread(transport: Transport, route: Route) -> Record | None:
     if not records or records[-1].final or records[-1].pending:
         return None
     record = records[-1]
-    has_ended = ended(job_states(transport, _job(record)))
+    has_ended = ended(job_states(transport, job_id(record)))
     return None if has_ended and not is_complete(_report(transport, record)) else record
 
 
-def submit_probe(
-    transport: Transport,
-    prepared: Prepared,
-    waiting: Callable[[Record], None],
-    observer: Observer | None = None,
-) -> Lines:
+def submit_probe(transport: Transport, prepared: Prepared, waiting: Callable[[Record], None]) -> Lines:
     """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
 
     Args:
         waiting: is called with the job, before the wait.
 
     Raises:
-        RemoteError: as `slurmgen.submit.submission.submission` and `read_report` say.
+        RemoteError: as `submissions` and `read_report` say.
     """
-    with submission(prepared, lambda: transport, observer=observer) as outcome:
+    with submissions([prepared], lambda: transport) as (outcome,):
         return read_report(transport, outcome.record, waiting)
 
 
@@ -118,7 +113,7 @@ def read_report(transport: Transport, record: Record, waiting: Callable[[Record]
     log = bytearray()
     try:
         waiting(record)
-        states = follow(transport, _job(record), recorded_log(record, record.id), Shown(_bounded(log)))
+        states = follow(transport, job_id(record), recorded_log(record, record.id), Shown(_bounded(log)))
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted; job {record.id} goes on", "The same command again reads its report."
@@ -143,10 +138,6 @@ def _time(place: Place) -> str:
     """A minute, or the shortest time that the site accepts."""
     least = [units.time_limit(limits.min_time) or 0 for limits in place.limits.values()]
     return units.canonical_time(max([_SECONDS, *least]))
-
-
-def _job(record: Record) -> JobId:
-    return job_id(record)
 
 
 def _report(transport: Transport, record: Record) -> Lines:

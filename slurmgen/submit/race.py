@@ -26,10 +26,9 @@ from slurmgen.remote.transport import Transport
 from slurmgen.status.job import Connect, Job
 from slurmgen.status.query import query_site, save_final_states
 from slurmgen.status.report import Report
-from slurmgen.submit.cancel import cancel_jobs
-from slurmgen.submit.forget import settle
+from slurmgen.submit.cancel import cancel_jobs, settle
 from slurmgen.submit.prepare import Prepared
-from slurmgen.submit.submission import Observer, Outcome, submission, with_secrets
+from slurmgen.submit.submission import Observer, Outcome, submissions, with_secrets
 from slurmgen.text import counted, listed
 
 FIRST_PAUSE = 1.0
@@ -128,8 +127,8 @@ class Runner:
         self._say(f"job {self.record.id} waits at {self.route.site}; its folder is {self.record.folder}")
 
     def _submitted(self, prepared: Prepared, observer: Observer) -> Outcome:
-        submitting = submission(prepared, self._login, observer=observer, entry=self.record)
-        return self._submission.enter_context(submitting)
+        submitting = submissions([prepared], self._login, observer=observer, claimed=[self.record])
+        return self._submission.enter_context(submitting)[0]
 
     def _login(self) -> Transport:
         """Connect in order to submit the job.

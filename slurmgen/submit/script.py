@@ -1,7 +1,7 @@
 """Submit a batch script that slurmgen did not write: its options, changes and faults."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +11,7 @@ from slurmgen.config.project import FILE_NAME, Project
 from slurmgen.errors import RequestError, contradiction, flag, option
 from slurmgen.files import is_file, read_bytes, refuse_links
 from slurmgen.ledger.ledger import Ledger, Record
-from slurmgen.ledger.request import Recorded
+from slurmgen.ledger.request import Recorded, text_of
 from slurmgen.lint.engine import lint_text
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader import Script, read
@@ -24,18 +24,20 @@ from slurmgen.program.target import kind_of
 from slurmgen.remote.route import Route
 from slurmgen.request.model import NONE, Request, check_form, check_text, merge
 from slurmgen.sites.model import Site
+from slurmgen.slurm import dependencies
+from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sbatch_options import given
 from slurmgen.status.job import logs_in
 from slurmgen.submit.exactly_once import Submission
+from slurmgen.submit.how import How
 from slurmgen.submit.prepare import (
+    Entry,
     Prepared,
     ProjectContent,
-    Upload,
+    made,
     new_key,
-    pending_record,
     project_content,
     stored_content,
-    with_recorded,
 )
 from slurmgen.sync.files import of_batch_script, project_files
 from slurmgen.text import counted
@@ -94,6 +96,12 @@ class BatchScript(Struct, frozen=True):
     def option(self, name: str) -> str:
         """The value of an option of its header; empty if it is not set."""
         return self.script.header.value(name) or ""
+
+    def after(self, words: Sequence[str]) -> tuple[After, ...]:
+        """The jobs that it waits for, each `[TYPE:]JOB`; refused if its header names some too."""
+        afters = dependencies.given(words)
+        dependencies.check_alone(afters, self.option("dependency"))
+        return afters
 
     def without_made(self, reports: tuple[Report, ...]) -> tuple[Report, ...]:
         """The findings of the linter without that of a missing log folder, which `submit` makes."""
@@ -481,75 +489,64 @@ def _counting_gpus(request: Request) -> set[str]:
 
 
 def prepare_script(
-    script: BatchScript, site: Site, route: Route, project_dir: Path, upload: Upload
+    script: BatchScript,
+    site: Site,
+    route: Route,
+    project_dir: Path,
+    how: How,
+    after: tuple[After, ...] = (),
+    earlier: Record | None = None,
+    key: str = "",
 ) -> Prepared:
     """`prepare` for a batch script that is submitted as it is; it must be a file of the project.
 
     Args:
-        script: the batch script.
+        script: the batch script; of an earlier job, as the snapshot of that job has it.
         site: the cluster.
         route: how to reach it.
         project_dir: the folder to send.
-        upload: what is sent of that folder, and where to.
+        how: what is sent of that folder, and where to.
+        after: the jobs that must end first.
+        earlier: a job whose files are run, which the cluster still has; then the project is not read.
+        key: the idempotency key; default: a new one.
 
     Raises:
         RequestError: the project cannot be sent so, or the script is not among its files.
         TransferFailed: a file cannot be read.
     """
-    logs = logs_in(project_dir, Ledger().with_logs_elsewhere())
-    find = partial(project_files, project_dir, [of_batch_script(script.file)], upload.send, logs)
-    content = project_content(site, route, project_dir, upload, find)
-    return _prepared(script, site, route, project_dir, content)
-
-
-def prepare_script_again(
-    script: BatchScript, site: Site, route: Route, project_dir: Path, earlier: Record
-) -> Prepared:
-    """The same for one that an earlier job ran, from the files of that job, which the cluster still has.
-
-    Args:
-        script: the batch script, as the snapshot of that job has it.
-        site: the cluster.
-        route: how to reach it.
-        project_dir: the folder of the project, which is not read.
-        earlier: that job.
-    """
-    return _prepared(script, site, route, project_dir, stored_content(earlier), earlier.key)
-
-
-def _prepared(
-    script: BatchScript,
-    site: Site,
-    route: Route,
-    project_dir: Path,
-    content: ProjectContent,
-    resubmits: str = "",
-) -> Prepared:
-    made = _submission(script, content)
-    again = ["resubmits", resubmits] if resubmits else []
-    identity = "\0".join([script.file, script.text, *again, *script.options])
-    record = pending_record(made, route, project_dir, content.commit, identity)
-    record = structs.replace(record, stderr=script.option("error"))
-    prepared = Prepared(made, route, record, content.sent, content.first, site.refusals)
-    project = str(project_dir.resolve())
+    if earlier:
+        content = stored_content(earlier)
+    else:
+        logs = logs_in(project_dir, Ledger().with_logs_elsewhere())
+        find = partial(project_files, project_dir, [of_batch_script(script.file)], how.send, logs)
+        content = project_content(site, route, project_dir, how, find)
+    resubmits = earlier.key if earlier else ""
     kept = Recorded(
         site=site.name,
-        project=project,
+        project=str(project_dir.resolve()),
         options=script.asked,
         batch_script=script.file,
         resubmits=resubmits,
     )
-    return with_recorded(prepared, kept)
+    again = ["resubmits", resubmits] if resubmits else []
+    identity = "\0".join([script.file, script.text, *again, *script.options])
+    return made(
+        _submission(script, content, key or new_key()),
+        *(content, route, project_dir, how),
+        Entry(identity=identity, request=text_of(kept), after=after),
+        {"stderr": script.option("error")},
+        refusals=site.refusals,
+    )
 
 
-def _submission(script: BatchScript, content: ProjectContent) -> Submission:
+def _submission(script: BatchScript, content: ProjectContent, key: str) -> Submission:
     return Submission(
         name=script.name,
         script=script.text,
         files=content.files,
         content=content.content,
         parent=content.parent,
-        key=new_key(),
+        key=key,
         output=script.output,
         comment=script.option("comment"),
         clusters=script.option("clusters"),

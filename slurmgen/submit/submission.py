@@ -3,20 +3,23 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import TracebackType
+from typing import Self
 
 from msgspec import Struct, json, structs
 
 from slurmgen.errors import CommandFailed, ConfigError, RemoteError, SlurmgenError, TransferFailed
+from slurmgen.ledger.bad_nodes import BadNode
 from slurmgen.ledger.ledger import Ledger, Record
-from slurmgen.plan import Plan
-from slurmgen.plan.sweep import array_plans
+from slurmgen.ledger.request import Recorded, text_of
+from slurmgen.remote.route import BackgroundLogin, Route, open_route
+from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
-from slurmgen.status import job
 from slurmgen.status.job import Dependency, Job
 from slurmgen.submit import exactly_once
 from slurmgen.submit.dependencies import NeverMet, as_option, needed
 from slurmgen.submit.exactly_once import Closed, Count, Refused, Submitted, close
-from slurmgen.submit.prepare import Prepared, new_key, now, with_after
+from slurmgen.submit.prepare import Prepared, new_key, now
 from slurmgen.submit.secrets import Questions, Wanted, find_values
 
 Sending = Callable[[], AbstractContextManager[Count | None]]
@@ -48,7 +51,7 @@ def make_job(
         waits, submitted = (), _earlier(transport, entry, ledger, error)
     else:
         with sending() as count:
-            entry, submitted = _send(transport, _after(prepared, waits), entry, ledger, count)
+            entry, submitted = _send(transport, prepared, as_option(waits), entry, ledger, count)
     return Outcome(_settled(prepared, entry, submitted), submitted, transport, waits)
 
 
@@ -76,17 +79,17 @@ def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMe
     return submitted
 
 
-def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
-    waiting = structs.replace(prepared.submission, dependency=as_option(waits))
-    return structs.replace(prepared, submission=waiting)
-
-
 def _send(
-    transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger, count: Count | None
+    transport: Transport,
+    prepared: Prepared,
+    dependency: str,
+    entry: Record,
+    ledger: Ledger,
+    count: Count | None,
 ) -> tuple[Record, Submitted]:
     """Make the job of a claimed entry; if its key is closed, of a new entry."""
     text = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
-    keyed = structs.replace(prepared.submission, key=entry.key, record=text)
+    keyed = structs.replace(prepared.submission, key=entry.key, record=text, dependency=dependency)
     try:
         return entry, exactly_once.submit(transport, keyed, prepared.sent, count=count, parcel=prepared.first)
     except Closed:  # by another terminal, or by this submission if the reply was lost
@@ -95,7 +98,7 @@ def _send(
             raise
         entry = ledger.claim(structs.replace(prepared.record, key=new_key()))
         check_site(prepared, entry)
-        return _send(transport, prepared, entry, ledger, count)
+        return _send(transport, prepared, dependency, entry, ledger, count)
     except Refused as error:
         ledger.drop(entry.key)
         raise advised(error, prepared) from error
@@ -134,12 +137,54 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
         snapshot=submitted.snapshot,
         commit=source.commit,
         dirty=source.dirty,
-        request=with_after(entry.request, prepared.after),
+        request=_with_after(entry.request, prepared.after),
     )
+
+
+def _with_after(text: str, afters: Sequence[Dependency]) -> str:
+    """The text for `Record.request` of a job that starts after others."""
+    words = tuple(f"{one.type}:{one.job.id.number}" for one in afters)
+    if not text or not words:
+        return text
+    return text_of(structs.replace(json.decode(text, type=Recorded), after=words))
 
 
 _log = logging.getLogger(__name__)
 _NEW_GROUP = "The other jobs are not submitted. Correct the cause; the same command then starts a new group."
+
+
+class Login:
+    """The connections of a submission: one to its site, made in the background, and others when needed."""
+
+    def __init__(self, route: Route, prompt: Prompt | None = None, *, starts: bool = True) -> None:
+        self._route, self._prompt = route, prompt
+        self._pending = BackgroundLogin(route, prompt, starts=starts)
+        self._open: dict[Route, Transport] = {}
+
+    def transport(self) -> Transport:
+        """The connection to the site of the job; raises what the login raises."""
+        return self._to(self._route)
+
+    def use(self, route: Route) -> AbstractContextManager[Transport]:
+        """A connection, which stays open after the block."""
+        return nullcontext(self._to(route))
+
+    def _to(self, route: Route) -> Transport:
+        if route not in self._open:
+            is_own = route == self._route
+            self._open[route] = self._pending.transport() if is_own else open_route(route, self._prompt)
+        return self._open[route]
+
+    def __enter__(self) -> Self:
+        self._pending.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for transport in self._open.values():
+            transport.close()
+        self._pending.__exit__(kind, error, trace)
 
 
 class Observer:
@@ -148,6 +193,19 @@ class Observer:
     def questions(self) -> Questions | None:
         """Asks for secrets and for consent; None, as here, asks nothing."""
         return None
+
+    def login(self, route: Route, *, starts: bool) -> "Login":
+        """Called for the connection; with `starts`, it is made while the job is prepared."""
+        return Login(route, starts=starts)
+
+    def excluded(self, nodes: Sequence[BadNode]) -> None:
+        """Called with the remembered bad nodes that the job leaves out."""
+
+    def planned(self, *, is_array: bool) -> None:
+        """Called with the plan, before the project is read; an error ends the submission."""
+
+    def prepared(self, arrays: Sequence[Prepared]) -> None:
+        """Called with what is submitted; several for a group, or for a sweep beyond the site's array size."""
 
     def connected(self, where: str, entry: Record) -> None:
         """Called when the host `where` is reached; `entry` may be an earlier unsettled one of this job."""
@@ -165,61 +223,36 @@ class Observer:
 
 
 @contextmanager
-def submission(
-    prepared: Prepared,
-    connect: Callable[[], Transport],
-    *,
-    again: bool = False,
-    observer: Observer | None = None,
-    entry: Record | None = None,
-) -> Iterator[Outcome]:
-    """Submit a job exactly once; the connection stays open within the block.
-
-    Args:
-        again: submit a new job even if an earlier submission is unsettled.
-        entry: the entry of the ledger, if it is claimed already.
-
-    Raises:
-        RequestError: a secret has no value, or the user does not agree to send it; nothing was sent.
-        RemoteError: as `exactly_once.submit` says. The entry stays while there may be a job.
-    """
-    ledger, observer = Ledger(), observer or Observer()
-    try:
-        prepared = with_secrets(prepared, observer)
-    except (SlurmgenError, KeyboardInterrupt):
-        _release(ledger, [entry] if entry else [])
-        raise
-    entry = entry or ledger.claim(prepared.record, again=again)
-    with _connected(ledger, [entry], connect) as transport:
-        observer.connected(transport.where, entry)
-        outcome = make_job(transport, prepared, entry, ledger, observer.sending)
-        _announce(ledger, [outcome], observer)
-        yield outcome
-
-
-@contextmanager
 def submissions(
     prepared: Sequence[Prepared],
     connect: Callable[[], Transport],
     *,
     again: bool = False,
     observer: Observer | None = None,
+    claimed: Sequence[Record] = (),
 ) -> Iterator[list[Outcome]]:
-    """Submit the arrays of a sweep or jobs that depend on each other, each exactly once, as one group.
+    """Submit a job, the arrays of a sweep, or jobs that depend on each other, each exactly once.
 
-    They are recorded together at the end: if that is not reached, the same call finds those that were
-    submitted by their entries, which are still pending.
+    The connection stays open within the block. Several are one group, which is recorded at its end: if that
+    is not reached, the same call finds those that were submitted by their entries, which are still pending.
 
     Args:
         prepared: the arrays or jobs, in an order in which each comes after those that it needs.
         again: submit new jobs even if an earlier submission is unsettled.
+        claimed: their entries of the ledger, if these are claimed already.
 
     Raises:
-        RemoteError: as for `submission`; it says which arrays are submitted.
+        RequestError: a secret has no value, or the user does not agree to send it; nothing was sent.
+        RemoteError: as `exactly_once.submit` says; of several, it says which are submitted. An entry stays
+            while there may be a job.
     """
     ledger, observer, outcomes = Ledger(), observer or Observer(), list[Outcome]()
-    prepared = [with_secrets(one, observer) for one in prepared]
-    entries = [ledger.claim(one.record, again=again) for one in prepared]
+    try:
+        prepared = [with_secrets(one, observer) for one in prepared]
+    except (SlurmgenError, KeyboardInterrupt):
+        _release(ledger, claimed)
+        raise
+    entries = claimed or [ledger.claim(one.record, again=again) for one in prepared]
     with _connected(ledger, entries, connect) as transport:
         observer.connected(transport.where, entries[0])
         try:
@@ -232,7 +265,7 @@ def submissions(
                 _settle(ledger, [outcome.record for outcome in _grouped(outcomes)], observer)
                 raise NeverMet(error.fact, _NEW_GROUP if outcomes else error.hint) from error
             raise _partly(error, outcomes, len(prepared)) from error
-        outcomes = _grouped(outcomes)
+        outcomes = _grouped(outcomes) if len(outcomes) > 1 else outcomes
         _announce(ledger, outcomes, observer)
         yield outcomes
 
@@ -302,38 +335,3 @@ def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> No
     except ConfigError as error:
         for record in records:
             observer.not_recorded(record, error)
-
-
-def arrays_of(prepared: Prepared, plan: Plan, render: Callable[[Plan], str]) -> list[Prepared]:
-    """The submission of each array of a sweep, all of the same files; of another job, that one alone."""
-    return [prepared, *(_further(prepared, one, render(one)) for one in array_plans(plan)[1:])]
-
-
-@contextmanager
-def submit_arrays(
-    arrays: Sequence[Prepared],
-    connect: Callable[[], Transport],
-    *,
-    again: bool = False,
-    observer: Observer | None = None,
-) -> Iterator[Sequence[Outcome]]:
-    """Submit what `arrays_of` returned: several arrays as one group; see `submission` and `submissions`."""
-    if len(arrays) > 1:
-        with submissions(arrays, connect, again=again, observer=observer) as outcomes:
-            yield outcomes
-    else:
-        with submission(arrays[0], connect, again=again, observer=observer) as outcome:
-            yield [outcome]
-
-
-def _further(prepared: Prepared, plan: Plan, script: str) -> Prepared:
-    made = structs.replace(prepared.submission, script=script, key=new_key())
-    first = plan.sweep.array.first if plan.sweep else 0
-    record = structs.replace(
-        prepared.record,
-        key=made.key,
-        folder=made.folder,
-        fingerprint=f"{prepared.record.fingerprint}+{first}",
-        tasks=job.sweep_text(plan.sweep),
-    )
-    return structs.replace(prepared, submission=made, record=record)

@@ -5,11 +5,11 @@ Each partition of a site is a candidate. The plan refuses those that cannot run 
 """
 
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, structs
@@ -26,6 +26,7 @@ from slurmgen.slurm import pending, replies
 from slurmgen.slurm.pending import Free
 from slurmgen.status.job import Borrow
 from slurmgen.status.slurm import hint_for
+from slurmgen.worker import in_thread
 
 LIMIT = 5.0
 "Seconds for each site, its login included."
@@ -141,23 +142,9 @@ def ask_all(places: Sequence[Place], connect: Borrow, limit: float = LIMIT) -> l
         limit: seconds after which a site counts as unreachable.
     """
     deadline = time.monotonic() + limit
-    waiting = [(one, _started(one, connect, limit)) for one in places]
+    waiting = [(one, in_thread(partial(_ask, one, connect, limit))) for one in places]
     options = [option for one, reply in waiting for option in _options(one, reply, deadline, limit)]
     return sorted(options, key=_rank)
-
-
-def _started(one: Place, connect: Borrow, limit: float) -> "Future[list[Option]]":
-    """Ask in a thread that is not waited for at exit, as one of a pool would be."""
-    reply: Future[list[Option]] = Future()
-
-    def run() -> None:
-        try:
-            reply.set_result(_ask(one, connect, limit))
-        except BaseException as error:  # `_options` reports it
-            reply.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return reply
 
 
 def _ask(one: Place, connect: Borrow, limit: float) -> list[Option]:

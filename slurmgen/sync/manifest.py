@@ -19,7 +19,7 @@ from msgspec import Struct
 from slurmgen.errors import RequestError, TransferFailed
 from slurmgen.files import make_private, require_private
 from slurmgen.sync.files import Snapshot, by_bytes, link_target, readable
-from slurmgen.text import visible
+from slurmgen.text import plain, visible
 
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
@@ -326,14 +326,6 @@ def _bytes(new: Manifest, base: Manifest) -> int:
     return sum(new.entries[name].size for name in new.changed_since(base))
 
 
-_MAX_NAME = 100
-
-
-def script_name(name: str) -> str:
-    """The name of the batch script in the run folder of a job."""
-    return f"{plain(name)[:_MAX_NAME]}.sbatch"
-
-
 class Parcel(Struct, frozen=True):
     """The part of a project that is sent."""
 
@@ -396,8 +388,3 @@ def remote_folder(remote_dir: str) -> str:
 def rooted(path: str) -> str:
     """The same path, written so that it is neither an option nor looked up in CDPATH."""
     return path if path.startswith("/") or not path else f"./{path.removeprefix('./')}"
-
-
-def plain(name: str) -> str:
-    """The name with only characters that are safe in file names."""
-    return re.sub(r"[^\w.+=:@-]", "_", name, flags=re.ASCII).lstrip(".-")

@@ -7,8 +7,8 @@ import pytest
 
 from slurmgen import load_site
 from slurmgen.adopt import adopt
-from slurmgen.adopt.secrets import without_secrets
 from slurmgen.lint import lint_text
+from slurmgen.secret_names import without_secrets
 from tests.conftest import Run
 from tests.lint import corpus
 from tests.test_secret_names import HEX, KEYS, some

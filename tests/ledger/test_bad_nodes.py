@@ -21,12 +21,13 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.status.failure import Why
 from slurmgen.status.job import Job, states_text
-from slurmgen.status.nodes import Checked, Scope, clear_healthy, excluding, nodes_to_exclude, with_bad_nodes
+from slurmgen.status.nodes import Checked, Scope, clear_healthy, on_good_nodes, with_bad_nodes
 from slurmgen.status.nodes import remember as remember_reported
 from slurmgen.status.preflight_reports import Found, findings
 from slurmgen.status.report import Report
 from slurmgen.status.report_text import lines
-from slurmgen.submit.prepare import prepare
+from slurmgen.submit.how import How
+from slurmgen.submit.prepare import prepare_job
 from slurmgen.submit.submission import advised
 from tests.conftest import Run
 
@@ -229,10 +230,8 @@ def test_a_repeated_submission_is_the_same_although_another_node_is_bad(project:
     route = Route(site="daic", via="ssh", host="h")
 
     def fingerprint() -> str:
-        job = load_job("train", "daic", project)
-        job = excluding(job, nodes_to_exclude(job, DAIC))
-        plan = job.plan()
-        return prepare(plan, job.render(plan), route, project, identity=job.identity()).record.fingerprint
+        job = on_good_nodes(load_job("train", "daic", project), DAIC)
+        return prepare_job(job, job.plan(), route, How())[0].record.fingerprint
 
     first = fingerprint()
     remember("n1")
@@ -413,8 +412,7 @@ def test_another_pending_job_has_no_advice_about_excluded_nodes(reason: str, exc
 def test_a_refused_job_that_excludes_nodes_says_how_to_use_them(project: Path) -> None:
     job = load_job("train", "daic", project)
     route = Route(site="daic", via="ssh", host="h")
-    plan = job.plan()
-    prepared = prepare(plan, job.render(plan), route, project)
+    (prepared,) = prepare_job(job, job.plan(), route, How())
     refusal = CommandFailed("sbatch: Requested node configuration is not available", "Request less.")
     assert "--no-exclude-bad-nodes" in (advised(refusal, prepared).hint or "")
 

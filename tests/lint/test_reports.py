@@ -8,7 +8,7 @@ import click
 import jsonschema
 import pytest
 
-from slurmgen.cli.lint import command
+from slurmgen.cli.lint import lint_command as command
 from slurmgen.lint import lint_text
 from slurmgen.lint.reports import FORMATS, Linted, report
 

@@ -15,11 +15,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from slurmgen.cli import run
+from slurmgen.cli import submit
 from slurmgen.cli.schema import schema_of
 from slurmgen.ledger.ledger import Record
-from slurmgen.status import job as job_status
-from slurmgen.submit import cancel as cancelling
 from tests.conftest import Run
 from tests.support.sshd import Server, closed_port, sshd
 from tests.support.terminals import terminal
@@ -194,15 +192,15 @@ def test_an_interrupt_before_the_log_is_shown_cancels_the_job_too(
 
     asked: list[Any] = []
     cancel_jobs = interrupt if again else lambda _transport, jobs, _notify: asked.extend(jobs)
-    monkeypatch.setattr(job_status, "find_log", interrupt)
-    monkeypatch.setattr(cancelling, "cancel_jobs", cancel_jobs)
-    monkeypatch.setattr(run, "say_result", lambda *_: None)
+    for name, stand_in in {"find_log": interrupt, "cancel_jobs": cancel_jobs}.items():
+        monkeypatch.setattr(submit, name, stand_in)
+    monkeypatch.setattr(submit, "say_result", lambda *_: None)
     record: Any = Record(
         id="7", name="a", site="generic", via="twin", folder="/f", output="o", submitted="", key="k"
     )
     outcome: Any = SimpleNamespace(transport=None, record=record, submitted=SimpleNamespace(job=None))
-    route: Any = SimpleNamespace(site="generic")
-    assert run._followed(None, outcome, route) == 130  # type: ignore[arg-type]
+    prepared: Any = SimpleNamespace(route=SimpleNamespace(site="generic"))
+    assert submit._followed(prepared, outcome) == 130
     assert [job.id.number for job in asked] == ([] if again else ["7"])
     assert ("job 7 may not be cancelled: a second ^C" in capsys.readouterr().err) == again
 

@@ -26,7 +26,7 @@ from slurmgen.errors import (
 )
 from slurmgen.job_spec import JobOptions, JobSpec
 from slurmgen.ledger.ledger import Ledger, Record
-from slurmgen.ledger.races import Race, Races, close_gate, open_gate
+from slurmgen.ledger.races import GATE_CLOSED, GATE_FILE, GATE_OPEN, Race, Races, close_gate, open_gate
 from slurmgen.plan import requeue
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
@@ -806,16 +806,16 @@ def test_the_script_runs_its_program_only_with_an_open_gate(
     )
     assert (ended.returncode, ended.stdout) == ((0, "ran\n") if runs else (requeue.GATE_SHUT, ""))
     assert ("the gate of this job was not opened" in ended.stderr) is not runs
-    assert str(link.readlink()) == (word or requeue.GATE_CLOSED)
+    assert str(link.readlink()) == (word or GATE_CLOSED)
 
 
 def test_the_template_has_the_words_of_the_client() -> None:
     text = script(requeue.GATE_SECONDS)
     for word in (
         f"exit {requeue.GATE_SHUT}\n",
-        f'/{requeue.GATE_FILE}"',
-        f"-sT {requeue.GATE_CLOSED} ",
-        f"!= {requeue.GATE_OPEN} ]]",
+        f'/{GATE_FILE}"',
+        f"-sT {GATE_CLOSED} ",
+        f"!= {GATE_OPEN} ]]",
         "600",
     ):
         assert word in text

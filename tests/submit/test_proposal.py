@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen import Site, load_job, resolve
+from slurmgen import Site, load_site, resolve
 from slurmgen.request.model import Request
 from slurmgen.sites.model import Node, Partition
 from slurmgen.slurm.replies import JobState, Usage
@@ -21,8 +21,11 @@ LAB = Site(
 )
 
 
-def room(**values: object) -> Room:
-    return room_of_plan(resolve(Request(command=("true",), **values), LAB))  # type: ignore[arg-type]
+CLARIDEN = load_site("clariden")
+
+
+def room(site: Site = LAB, **values: object) -> Room:
+    return room_of_plan(resolve(Request(command=("true",), **values), site))  # type: ignore[arg-type]
 
 
 def room_of(*header: str) -> Room:
@@ -35,77 +38,55 @@ def out_of_memory(memory: int | None = None, used: int | None = None, **counts: 
     return JobState(id="1", state="OUT_OF_MEMORY", usage=Usage(memory=memory, memory_used=used, **counts))
 
 
-@pytest.mark.parametrize(
-    ("job", "request_", "words"),
-    [
-        (out_of_memory(64 << 10, 70 << 10), {}, "--mem 96G"),  # 1.5 of the request
-        (out_of_memory(64 << 10, 90 << 10), {}, "--mem 113G"),  # 1.25 of the peak, rounded up
-        (out_of_memory(), {"mem": "20G"}, "--mem 30G"),  # without accounting
-        (out_of_memory(128 << 10, 100 << 10), {"nodes": 2, "gpus": 2}, "--mem 96G"),  # per node
-        (out_of_memory(180 << 10), {}, "--mem 200G"),  # all of a node
-        (JobState(id="1", state="TIMEOUT", time_limit="02:00:00"), {}, "--time 04:00:00"),
-        (JobState(id="1", state="TIMEOUT", time_limit="16:00:00"), {}, "--time 1-00:00:00"),
-        (JobState(id="1", state="TIMEOUT"), {"time": "03:00:00"}, "--time 06:00:00"),
-    ],
-)
-def test_the_proposal_is_above_what_was_used_and_within_the_limits(
-    job: JobState, request_: dict[str, object], words: str
-) -> None:
-    found = proposal(job, None, room(**request_))
-    assert found
-    assert found.words == words
-
-
-@pytest.mark.parametrize(
-    ("job", "fact"),
-    [
-        (out_of_memory(200 << 10), "all that a node has"),
-        (JobState(id="1", state="TIMEOUT", time_limit="1-00:00:00"), "the longest of its partition"),
-    ],
-)
-def test_without_room_for_more_there_is_advice_instead(job: JobState, fact: str) -> None:
-    found = proposal(job, None, room())
-    assert found
-    assert (found.request, found.words) == (None, "")
-    assert fact in found.why
-
-
 TIMEOUT = JobState(id="1", state="TIMEOUT")
 
 
 @pytest.mark.parametrize(
-    ("job", "header", "words"),
+    ("job", "asked", "words"),
     [
-        (out_of_memory(), ["--mem=20G"], "--mem 30G"),
-        (out_of_memory(128 << 10, 100 << 10), ["--mem=64G", "--nodes=2"], "--mem 96G"),
-        (out_of_memory(180 << 10), ["--mem=180G", "--gres=gpu:1"], "--mem 200G"),
-        (out_of_memory(8 << 10, cpus=4), ["--mem-per-cpu=2G", "-c", "4"], "--sbatch mem-per-cpu=3G"),
-        (out_of_memory(64 << 10, gpus=2), ["--mem-per-gpu=32G", "-G", "2"], "--sbatch mem-per-gpu=48G"),
-        (TIMEOUT, ["--time=3:00:00"], "--time 06:00:00"),
-        (TIMEOUT, ["--time=16:00:00", "--partition=gpu"], "--time 1-00:00:00"),
-        (TIMEOUT, ["--time=16:00:00", "--partition=other"], "--time 1-08:00:00"),
+        (out_of_memory(64 << 10, 70 << 10), room(), "--mem 96G"),  # 1.5 of the request
+        (out_of_memory(64 << 10, 90 << 10), room(), "--mem 113G"),  # 1.25 of the peak, rounded up
+        (out_of_memory(), room(mem="20G"), "--mem 30G"),  # without accounting
+        (out_of_memory(128 << 10, 100 << 10), room(nodes=2, gpus=2), "--mem 96G"),  # per node
+        (out_of_memory(180 << 10), room(), "--mem 200G"),  # all of a node
+        (JobState(id="1", state="TIMEOUT", time_limit="02:00:00"), room(), "--time 04:00:00"),
+        (JobState(id="1", state="TIMEOUT", time_limit="16:00:00"), room(), "--time 1-00:00:00"),
+        (TIMEOUT, room(time="03:00:00"), "--time 06:00:00"),
+        (out_of_memory(), room_of("--mem=20G"), "--mem 30G"),
+        (out_of_memory(128 << 10, 100 << 10), room_of("--mem=64G", "--nodes=2"), "--mem 96G"),
+        (out_of_memory(180 << 10), room_of("--mem=180G", "--gres=gpu:1"), "--mem 200G"),
+        (out_of_memory(8 << 10, cpus=4), room_of("--mem-per-cpu=2G", "-c", "4"), "--sbatch mem-per-cpu=3G"),
+        (out_of_memory(64 << 10, gpus=2), room_of("--mem-per-gpu=32G -G 2"), "--sbatch mem-per-gpu=48G"),
+        (TIMEOUT, room_of("--time=3:00:00"), "--time 06:00:00"),
+        (TIMEOUT, room_of("--time=16:00:00", "--partition=gpu"), "--time 1-00:00:00"),
+        (TIMEOUT, room_of("--time=16:00:00", "--partition=other"), "--time 1-08:00:00"),
     ],
 )
-def test_the_proposal_for_a_batch_script_follows_its_header(
-    job: JobState, header: list[str], words: str
+def test_the_proposal_is_above_what_was_used_and_within_the_limits(
+    job: JobState, asked: Room, words: str
 ) -> None:
-    found = proposal(job, None, room_of(*header))
+    found = proposal(job, None, asked)
     assert found
     assert found.words == words
 
 
 @pytest.mark.parametrize(
-    ("job", "header", "fact"),
+    ("job", "asked", "fact"),
     [
-        (out_of_memory(8 << 10), ["--mem-per-cpu=2G"], "raise --mem-per-cpu"),
-        (out_of_memory(200 << 10), ["--mem=0", "-G", "4"], "all that a node has"),
-        (TIMEOUT, ["-N", "1"], "a time limit, which is not known: give --time"),
+        (out_of_memory(200 << 10), room(), "all that a node has"),
+        (JobState(id="1", state="TIMEOUT", time_limit="1-00:00:00"), room(), "the longest of its partition"),
+        (out_of_memory(8 << 10), room_of("--mem-per-cpu=2G"), "raise --mem-per-cpu"),
+        (out_of_memory(200 << 10), room_of("--mem=0", "-G", "4"), "all that a node has"),
+        (TIMEOUT, room_of("-N", "1"), "a time limit, which is not known: give --time"),
+        (out_of_memory(), room(CLARIDEN, gpus=4, account="a"), "jobs on clariden request no memory"),
     ],
 )
-def test_a_header_that_determines_no_number_gets_advice(job: JobState, header: list[str], fact: str) -> None:
-    found = proposal(job, None, room_of(*header))
+def test_without_a_number_or_room_for_more_there_is_advice_instead(
+    job: JobState, asked: Room, fact: str
+) -> None:
+    found = proposal(job, None, asked)
     assert found
-    assert found.request is None
+    assert (found.request, found.words) == (None, "")
     assert fact in found.why
 
 
@@ -122,11 +103,3 @@ def test_a_failure_for_lack_of_memory_or_time_counts_and_no_other() -> None:
     assert of("Correct the script.") is None
     assert proposal(JobState(id="1", state="COMPLETED"), None, room()) is None
     assert proposal(JobState(id="1", state="RUNNING"), Why("so", MORE_MEMORY), room()) is None
-
-
-def test_a_site_without_memory_requests_gets_advice() -> None:
-    without = load_job(site="clariden", gpus=4, account="a", command=("true",)).plan()
-    found = proposal(out_of_memory(), None, room_of_plan(without))
-    assert found
-    assert found.request is None
-    assert "jobs on clariden request no memory" in found.why

@@ -3,6 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
 from typing import Any
 
 from msgspec import Struct, convert, structs
@@ -15,8 +17,9 @@ from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.ledger.races import Races
 from slurmgen.ledger.request import kept_of, resubmits
+from slurmgen.remote.route import Route as Place
+from slurmgen.remote.transport import Transport
 from slurmgen.request.model import Request as JobRequest
-from slurmgen.request.model import Sweep, merge
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.slurm.sbatch_options import given
 from slurmgen.status import sweep
@@ -24,22 +27,13 @@ from slurmgen.status.job import Job, group_by_route, table_of
 from slurmgen.status.query import save_final_states
 from slurmgen.status.report import Report
 from slurmgen.status.slurm import UNKNOWN
-from slurmgen.submit.again import (
-    Original,
-    Resubmission,
-    Target,
-    named_tasks,
-    next_room,
-    original_script,
-    ready,
-    route_to,
-    script_diff,
-    tasks_that_failed,
-)
+from slurmgen.submit.again import Original, Resubmission, Target, original_script, proposed, script_diff
 from slurmgen.submit.cancel import cancel_all
+from slurmgen.submit.how import How
+from slurmgen.submit.job import ready, submit
 from slurmgen.submit.prepare import Prepared, new_key
-from slurmgen.submit.proposal import PER_CPU, PER_GPU, Proposal, lacked, proposal
-from slurmgen.submit.submission import submit_arrays
+from slurmgen.submit.proposal import PER_CPU, PER_GPU, Proposal
+from slurmgen.submit.submission import Login, Observer
 from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.poller import Connections, State, state_of
 from slurmgen.web.jobs.request import asked_job, query_of
@@ -105,33 +99,71 @@ def first_form(original: Original, proposed: Proposal | None, tasks: str) -> For
 
 
 def proposed_for(original: Original, report: Report | None, connections: Connections) -> Proposal | None:
-    """What is proposed after the job ran out of memory or time; only then, a batch script is read.
+    """What is proposed after the job ran out of memory or time.
 
     Raises:
         SlurmgenError: the job cannot be made again.
     """
-    is_script = bool(original.kept.batch_script)
-    if report is None or (is_script and not lacked(report.main, report.why)):
-        return None
-    return proposal(report.main, report.why, next_room(original, JobRequest(), None, connections.use))
+    wanted = Resubmission(original=original)
+    if not original.kept.batch_script:
+        wanted.spec().plan()
+    return proposed(wanted, report, connections) if report else None
 
 
-def arrays_again(original: Original, form: Form, connections: Connections) -> list[Prepared]:
-    """The submission; of a sweep that needs several arrays, each of them. It has the key of the form.
+class _Pooled(Observer):
+    """Uses the connections of the page, and refuses another submission than the earlier one of its form."""
+
+    def __init__(self, connections: Connections, earlier: Record | None = None) -> None:
+        self._connections, self._earlier = connections, earlier
+
+    def login(self, route: Place, *, starts: bool) -> Login:
+        """See Observer."""
+        return _PooledLogin(route, self._connections)
+
+    def prepared(self, arrays: Sequence[Prepared]) -> None:
+        """See Observer."""
+        if self._earlier and self._earlier.fingerprint != arrays[0].record.fingerprint:
+            raise RequestError(_CHANGED, _AS_SENT)
+
+
+class _PooledLogin(Login):
+    """Connections of the page, for one submission."""
+
+    def __init__(self, route: Place, connections: Connections) -> None:
+        super().__init__(route, starts=False)
+        self._stack, self._connections = ExitStack(), connections
+
+    def use(self, route: Place) -> AbstractContextManager[Transport]:
+        """See Login."""
+        return self._connections.use(route)
+
+    def transport(self) -> Transport:
+        """See Login."""
+        return self._stack.enter_context(self._connections.use(self._route))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+
+def wanted_by(original: Original, form: Form) -> tuple[Resubmission, How]:
+    """What the form asks for. The submission has the key of the form.
 
     Raises:
-        SlurmgenError: the site cannot run the job, or the job cannot be made again.
+        RequestError: a value is not valid.
     """
+    number = form.tasks if form.tasks != FAILED else ""
     wanted = Resubmission(
         original=original,
-        changes=merge(_changes(original, form), _only_some(original, form, connections)),
+        changes=_changes(original, form),
         site=form.site or None,
         present_files=form.present_files,
-        command=_command(original, form),
-        directory=original.kept.project,
+        tasks=Target(original.record.id, int(number)) if number else None,
+        failed=form.tasks == FAILED,
         key=form.key,
     )
-    return ready(wanted, route_to(wanted), connections.use).arrays
+    return wanted, How(command=_command(original, form), directory=original.kept.project)
 
 
 def submit_again(
@@ -151,13 +183,7 @@ def submit_again(
     earlier = known.get(form.key) or Ledger().of_key(form.key)
     if earlier and not earlier.pending:
         return _of_this(original, earlier)
-    arrays = arrays_again(original, form, connections)
-    if earlier and earlier.fingerprint != arrays[0].record.fingerprint:
-        raise RequestError(_CHANGED, _AS_SENT)
-    with (
-        connections.use(arrays[0].route) as transport,
-        submit_arrays(arrays, lambda: transport) as outcomes,
-    ):
+    with submit(*wanted_by(original, form), _Pooled(connections, earlier)) as outcomes:
         known[form.key] = outcomes[0].record
     return known[form.key]
 
@@ -174,18 +200,6 @@ def _changes(original: Original, form: Form) -> JobRequest:
     sbatch = {name: changed.pop(name) for name in SBATCH if name in changed}
     values = {name: _number(text) if name == "gpus" else text for name, text in changed.items()}
     return convert({**values, "sbatch": sbatch}, JobRequest)
-
-
-def _only_some(original: Original, form: Form, connections: Connections) -> JobRequest:
-    """The change of the request that selects tasks of a sweep; none for a whole job."""
-    if not form.tasks:
-        return JobRequest()
-    if form.tasks == FAILED:
-        with connections.use(original.job.route) as transport:
-            tasks = tasks_that_failed(transport, original.job)
-    else:
-        tasks = named_tasks(original.record, Target(original.record.id, int(form.tasks)))
-    return JobRequest(sweep=Sweep(tasks=tasks))
 
 
 def _number(text: str) -> int:
@@ -345,7 +359,8 @@ def _preview(request: Request, given: dict[str, str]) -> Response:
     connections = state_of(request).connections
     try:
         original, form = _original(request), Form.of(given)
-        made = arrays_again(original, form, connections)[0].submission
+        with ready(*wanted_by(original, form), _Pooled(connections)) as again:
+            made = again.arrays[0].submission
         with connections.use(original.job.route) as transport:
             before = original_script(transport, original)
     except SlurmgenError as error:

@@ -15,7 +15,7 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.ledger.request import script_file
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
 from slurmgen.results.archive import NEVER_FETCHED, SILENCE, BadArchive, ByteStream, members, refusal
-from slurmgen.results.folder import Staged, place, stage
+from slurmgen.results.folder import place, stage
 from slurmgen.slurm import commands, replies
 from slurmgen.status.job import Job, run_folder
 from slurmgen.status.slurm import call
@@ -43,9 +43,10 @@ _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
 _PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
 
 
-class Fetched(Struct, frozen=True):
-    """The outcome of fetching, by the names of files."""
+class Results(Struct, frozen=True, kw_only=True):
+    """The results of a job: the local folder, and the state of each file, by its name in the folder."""
 
+    folder: Path
     new: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     "They were here already, with the same content."
@@ -56,6 +57,11 @@ class Fetched(Struct, frozen=True):
     reasons: dict[str, str] = {}
     "Why, for each that was refused."
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files of the job that are in the folder, fetched now or earlier."""
+        return tuple(self.folder / name for name in sorted((*self.new, *self.same)))
+
 
 def fetch(
     transport: Transport,
@@ -65,7 +71,7 @@ def fetch(
     *,
     overwrite: bool = False,
     max_size: int = MAX_SIZE,
-) -> Fetched:
+) -> Results:
     """Bring what a job made in `folder` into the folder `to`, which is made if need be.
 
     Nothing is written outside `to`, nor through a link in it, whatever the remote host sends.
@@ -82,7 +88,7 @@ def fetch(
     with _writable(to), _made(to) as here, _staging(here) as staging:
         parts = transport.stream(command, timeout=SILENCE)
         try:
-            staged = stage(members(ByteStream(parts)), Path(staging), max_size)
+            files, refused = stage(members(ByteStream(parts)), Path(staging), max_size)
         except BadArchive as error:
             raise TransferFailed(
                 f"{transport.where} sent no valid archive of {folder}: {error}",
@@ -90,23 +96,19 @@ def fetch(
             ) from None
         except CommandFailed as error:
             raise TransferFailed(f"{folder} could not be fetched: {error.fact}", error.hint) from None
-        return _fetched(staged, here, overwrite=overwrite)
+        outcomes = place(files, here, overwrite=overwrite)
+    refused |= {name: reason for name, (kind, reason) in outcomes.items() if kind == "refused"}
+    new, same, kept = (
+        tuple(sorted(name for name, (one, _) in outcomes.items() if one == kind))
+        for kind in ("new", "same", "kept")
+    )
+    return Results(folder=to, new=new, same=same, kept=kept, refused=tuple(sorted(refused)), reasons=refused)
 
 
 def note_fetched(transport: Transport, folder: str) -> None:
     """Note that all results of a run were fetched, for prune.sh; a failure only makes it ask."""
     with suppress(RemoteError):
         transport.run(["sh", "-c", _END, "fetched", folder], timeout=COMMAND_TIMEOUT)
-
-
-def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:
-    outcomes = place(staged.files, to, overwrite=overwrite)
-    names = {
-        kind: tuple(sorted(name for name, (one, _) in outcomes.items() if one == kind))
-        for kind in ("new", "same", "kept")
-    }
-    reasons = staged.refused | {name: why for name, (kind, why) in outcomes.items() if kind == "refused"}
-    return Fetched(**names, refused=tuple(sorted(reasons)), reasons=reasons)
 
 
 def find_tests(patterns: Sequence[str]) -> list[str]:
@@ -204,17 +206,6 @@ def _files(rows: list[bytes]) -> Iterator[Made]:
             yield Made(name, int(size), int(changed), refusal(name) or "")
 
 
-class Results(Fetched, frozen=True, kw_only=True):
-    """The results of a job: the local folder, and the state of each file, by its name in the folder."""
-
-    folder: Path
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files of the job that are in the folder, fetched now or earlier."""
-        return tuple(self.folder / name for name in sorted((*self.new, *self.same)))
-
-
 def fetch_results(
     transport: Transport,
     job: Job,
@@ -238,8 +229,7 @@ def fetch_results(
         note_fetched(transport, remote)
     if is_new and _is_in_project(folder):
         _ignore(folder)
-    values = {field: getattr(fetched, field) for field in Fetched.__struct_fields__}
-    return Results(folder=folder, **values)
+    return fetched
 
 
 def of_task(job: Job, patterns: Sequence[str]) -> Sequence[str]:
@@ -319,15 +309,8 @@ _READ_FILE = (
 )
 
 
-class Content(Struct, frozen=True):
-    """A file: its size in bytes when it was opened, and its parts."""
-
-    size: int
-    parts: Iterator[bytes]
-
-
-def read_file(transport: Transport, folder: str, name: str) -> Content:
-    """Open a file of a job.
+def read_file(transport: Transport, folder: str, name: str) -> tuple[int, Iterator[bytes]]:
+    """The size of a file of a job in bytes, when it is opened, and its parts.
 
     Args:
         name: the path of the file in it, as `list_results` returns it.
@@ -345,7 +328,7 @@ def read_file(transport: Transport, folder: str, name: str) -> Content:
         raise TransferFailed(f"{name} cannot be read: {error.fact}", error.hint) from None
     except BadArchive as error:
         raise _broken(transport, name, error) from None
-    return Content(int(size), _parts(transport, name, stream, int(size)))
+    return int(size), _parts(transport, name, stream, int(size))
 
 
 def _parts(transport: Transport, name: str, stream: ByteStream, size: int) -> Iterator[bytes]:

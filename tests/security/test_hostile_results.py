@@ -13,7 +13,7 @@ from slurmgen.errors import RequestError, TransferFailed
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.results import archive as result_archive
 from slurmgen.results import folder as result_folder
-from slurmgen.results.fetch import Fetched, fetch
+from slurmgen.results.fetch import Results, fetch
 from tests.conftest import Run
 from tests.support.archives import (
     FOLDER,
@@ -239,8 +239,8 @@ def test_no_member_goes_through_a_link_of_the_user(tmp_path: Path) -> None:
     assert result.kept == ("d/evil", "d/link", "d/new/evil", "d/sub/evil", "file")
     assert result.refused == ("through",)
     assert contents(tmp_path) == before
-    assert fetched(archive(("d/evil", {}), ("good", {})), to, overwrite=True) == Fetched(
-        new=("good",), kept=("d/evil",)
+    assert fetched(archive(("d/evil", {}), ("good", {})), to, overwrite=True) == Results(
+        folder=to, new=("good",), kept=("d/evil",)
     )
     assert fetched(archive(("file", {})), to, overwrite=True).new == ("file",)
     assert not (to / "file").is_symlink()

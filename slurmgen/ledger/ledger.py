@@ -322,6 +322,10 @@ def _holder(path: Path) -> str:
     return other
 
 
+class _Asked(Struct, frozen=True):
+    request: dict[str, Any] = {}
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """One job as it was submitted, or as it is being submitted."""
 
@@ -381,6 +385,11 @@ class Record(Struct, frozen=True, kw_only=True):
     def pending(self) -> bool:
         """Whether it is unknown if there is a job; repeating the `submit` finds out."""
         return self.state == "pending"
+
+    def asked(self, field: str) -> Any:
+        """The value of a field of the request, whatever version of slurmgen recorded it; None without one."""
+        asked = from_text(self.request, _Asked)
+        return asked.request.get(field) if asked else None
 
 
 _FIELDS = Record.__struct_fields__

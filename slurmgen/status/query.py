@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from msgspec import DecodeError, Struct, json, structs
+from msgspec import structs
 
 from slurmgen.errors import CommandFailed, ConfigError, SlurmgenError, TwinError
 from slurmgen.ledger.ledger import Ledger, Record, to_text
@@ -50,26 +50,12 @@ def _with_winner(report: Report, winners: Mapping[str, Record]) -> Report:
 _REMOVE = 'for folder do rm -rf -- "$folder/.slurmgen"; done'
 
 
-class _Request(Struct, frozen=True):
-    secrets: tuple[str, ...] = ()
-
-
-class _Recorded(Struct, frozen=True):
-    request: _Request = _Request()
-
-
 def remove_secrets(transport: Transport, jobs: Iterable[Job]) -> None:
     """Remove the secrets of jobs that never run again; if that fails, the next query or prune does it."""
     records = (job.record for job in jobs if job.is_recorded)
-    if folders := [record.folder for record in records if record and _has_secrets(record)]:
+    if folders := [record.folder for record in records if record and record.asked("secrets")]:
         with suppress(SlurmgenError):
             transport.run(["sh", "-c", _REMOVE, "slurmgen", *folders], timeout=COMMAND_TIMEOUT)
-
-
-def _has_secrets(record: Record) -> bool:
-    with suppress(DecodeError):
-        return bool(record.request and json.decode(record.request, type=_Recorded).request.secrets)
-    return False
 
 
 FAILURES = ENDED - {"COMPLETED"}

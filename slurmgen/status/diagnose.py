@@ -12,30 +12,16 @@ from slurmgen.status.evidence import Log, Part, Shown, reports
 from slurmgen.status.failure import Why, diagnosed
 
 _BLOCK = 1 << 20
-
-
 _TAIL = 4
 "Blocks of a log's end that are searched: a failure of Lightning writes 20 kB for each rank."
-
-
 _HEAD = 1 << 16
 "Bytes of a log's beginning, which shows how the job was set up,"
-
-
 _FIRST = 1 << 16
 "from its first failure on, and"
-
-
 _KEPT = 1 << 17
 "of its end, without the frames of tracebacks, that are read."
-
-
 _FRAME = re.compile(rb'^(?:\[[^]\n]{0,40}\]: ?){0,2}(?:    |  File "|frame #\d)[^\n]*', re.MULTILINE)
-
-
 _FAILURE = b"Traceback (most recent call last)"
-
-
 _MOST_EVIDENCE = 100
 
 

@@ -13,13 +13,8 @@ from slurmgen.status.failure_patterns import SIGNS, Sign
 
 LONGEST = 300
 "Characters of a line that are shown."
-
-
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-
-
 _HARMLESS = ("Exception ignored in", "--- Logging error ---")
-
 
 # Of `srun --label`, of torchrun's --tee, of PyTorch, of mpirun --tag-output, of Ray, and of a traceback in
 # torchrun's summary.
@@ -29,37 +24,21 @@ _PREFIX = re.compile(
     r"(?:\[[a-z]{0,10} ?\d{1,6}\]: ?){0,2}(?:  traceback : |  (?=\S))?"
 )
 
-
 # The line before it may lack its end. rich draws a box around it.
 _TRACEBACK = re.compile(
     rf"({_PREFIX.pattern})(?:╭─{{1,200}} )?(Original )?"
     r"Traceback \(most recent call last\)(?::| ─{1,200}╮)\s*$"
 )
-
-
 _CAUGHT = re.compile(r"Caught \w{1,60} in ")
-
-
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|^\[\d{1,6},(\d{1,6})\]<std")
-
-
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*|:)?$")
-
 
 # A capital after the first letter, but in the name of the module; or a name without one.
 _EXCEPTION_NAME = re.compile(r"(?!^)[A-Z]\w*$|^(?:Exception|Error|socket\.timeout)$")
-
-
 _BARE = re.compile(r"(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception): \S")
-
-
 _STYLE = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\))")
-
-
 _BAR = re.compile(r"\d{1,3}%\|[^|\n]{0,200}\|[^\[\n]{0,60}\[[^\]\n]{0,100}\]")
 "A progress bar of tqdm, which does not end its line."
-
-
 _PROGRESS = re.compile(
     r"(?i)\b(?:epoch|step|iter|iteration|batch|update)s?\b[\s:=\[#/]{0,4}\d"
     r"|\b(?:loss|lr|accuracy|acc|ppl|grad_norm|mfu)[\"']?\s{0,3}[:=]?\s{0,3}(?:[-\d]|nan|inf)"
@@ -67,8 +46,6 @@ _PROGRESS = re.compile(
     r"|Requirement already satisfied|Successfully installed"
 )
 "What a program writes that goes on."
-
-
 _CHAT = re.compile(
     r"(?i)^\W{0,9}(?:(?:step|epoch|iter|iteration|batch|sample|example)s?\W{0,3}\d{1,9}\W{1,4})?"
     r"(?:\w{1,20} )?"
@@ -76,67 +53,31 @@ _CHAT = re.compile(
     r"|reference|prediction|target)s?(?: \w{1,20}){0,2} ?:"
 )
 "Text that a model reads or writes."
-
-
 _WEAK = re.compile(r"(?i)\b(?:warn(?:ing)?|userwarning|futurewarning|info|debug|notice|retrying)\b")
-
-
 _LAUNCHER = re.compile(r"(?:srun|slurmgen|slurmstepd(?:-\S{1,60})?): |\s*$|[=\-*#~\s]{10,}$")
 "What neither a program nor its shell writes, or what says nothing."
-
-
 _TIME = re.compile(r"(?:\d{4}-)?(\d\d)[-/](\d\d)[T _](\d\d:\d\d:\d\d)|\b[EWIF](\d\d)(\d\d) (\d\d:\d\d:\d\d)")
-
-
 _ROOT_CAUSE = "Root Cause (first observed failure):"
-
-
 _FIELD = re.compile(r"(?:^|\s)(time|host|rank|exitcode)\s{1,10}: (\S{1,100})")
-
-
 _LOCAL = re.compile(r"(?:ip6-)?localhost(?:\.|$)|127\.|::1$")
-
-
 _LABEL = re.compile(r"(\d{1,6}): ")
-
-
 _FIELDS_WITHIN = 40
-
-
 _MOST_REPORTS = 500
-
-
 _WORKER = re.compile(r"failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,6})")
-
-
 _SPAWNED = re.compile(r"\bprocess (\d{1,6}) terminated with (?:signal (SIG\w{1,10})|exit code (\d{1,9}))")
-
-
 _TASK = re.compile(r"srun: error: (\S{1,100}): tasks? ([\d,-]{1,200}): (.{1,100})")
-
-
 _COMMAND = re.compile(r": line (\d{1,9}): +\d{1,9} ([A-Z][a-z]{1,30}(?: [a-z]{1,30}){0,2})")
-
-
 _EXITED = re.compile(r"Exited with exit code (\d{1,9})")
-
-
 _TERMINATION = re.compile(
     r"Terminating (?:StepId=|job step )|Job step aborted: Waiting"
     r"|\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT"
 )
-
-
 _RESTARTED = re.compile(
     r"CANCELLED AT \S{1,40} DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)"
     r"|^slurmgen: segment [0-9]{1,9} of [0-9]{1,9} (?:is unfinished|was ended by Slurm)",
     re.MULTILINE,
 )
-
-
 _TORCHRUN = re.compile(r"torch[./]distributed[./](?:elastic|run)\b")
-
-
 _SIGNAL_NUMBERS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 
 
@@ -153,8 +94,6 @@ def _run_start(log: str) -> int:
 
 
 _LONG_HEAD = 20
-
-
 _FAULT = re.compile("rror|Traceback|srun: ")
 
 
@@ -378,8 +317,6 @@ def _message(log: Log, at: int, text: str) -> str:
 
 
 _GNU_QUOTED = re.compile(r"`[^`'\n]{0,100}'")
-
-
 _QUOTES = re.compile(r"(?<![\w'])'(?=\S)"), re.compile(r"(?<=\S)'(?!\w)")
 
 

@@ -33,8 +33,6 @@ from slurmgen.status.failure_patterns import (
 
 LOG_END = 65_536
 "Bytes of a log's end that are searched, after the frames of tracebacks are left out."
-
-
 NO_FOLDER = "slurmgen: the folder of this log does not exist any more; it was pruned or moved"
 "The end of such a log."
 
@@ -74,14 +72,8 @@ SIGNALS = {
     15: ("ended with SIGTERM: another program terminated it", ""),
 }
 "What each signal means for the process that it ended, and what to do."
-
-
 _ABORTED, _KILLED, _TERMINATED = 6, 9, 15
-
-
 _STATUSES = {126: "a command of its script cannot be executed", 127: "a command of its script was not found"}
-
-
 _EXPORT = re.compile(r"\s(--exp(?:o|or|ort)?[= ](\S{1,200}))")
 
 
@@ -217,20 +209,13 @@ def _with_ending(known: Why, log: Log) -> Why:
 
 
 RAISED = "Python raised an error"
-
-
 ENDS_WITH = "nothing in it says why; it ends with\n"
 "Before the last lines of a log without a cause."
 
-
 # Of these, Python or a library may say more before it ends so: after an exception in C++, or at the exit.
 _SPOKEN = {_ABORTED, 11, _TERMINATED}
-
-
 _BELIEVED_STEPS = 3
 "Lines of progress after a traceback that other ranks may still write."
-
-
 _BELIEVED_WORDS = 30
 "Lines of programs after a failure of the shell, without another failure."
 

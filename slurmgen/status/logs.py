@@ -114,12 +114,8 @@ def path_of(transport: Transport, job: Job, *, stderr: bool) -> str:
 
 def is_pruned(transport: Transport, job: Job) -> bool:
     """Whether the folder that the job ran in no longer exists."""
-    return job.record is not None and not has_folder(transport, job.record.folder)
-
-
-def has_folder(transport: Transport, path: str) -> bool:
-    """Whether the remote host has that folder."""
-    return not transport.run(["test", "-d", path], timeout=COMMAND_TIMEOUT).returncode
+    test = ["test", "-d", job.record.folder] if job.record else []
+    return bool(test) and transport.run(test, timeout=COMMAND_TIMEOUT).returncode != 0
 
 
 PART = 1 << 17
@@ -223,8 +219,6 @@ LONGEST_PAUSE = 10.0
 "Seconds between two reads of a log that does not grow; many users share one controller."
 READS_AFTER_END = 3
 "Reads of a log after the job ended, even if the log still grows."
-LONGEST_LINE = 1 << 16
-"Bytes after which a line that does not end is shown, or left out, by its beginning."
 
 # The bytes of the log at which its last lines begin and end, or its last lines of a rank. The log may grow
 # meanwhile. `tail` finds the lines fast only in a file, so that a pipe is read if all tries fail.
@@ -264,11 +258,6 @@ def rank_pattern(rank: int) -> str:
     return rf"^(\[rank{rank}\]| *0*{rank}):"
 
 
-def tail_start(transport: Transport, path: str, lines: int, rank: int | None = None) -> int:
-    """The byte at which `last_lines` begin."""
-    return last_lines(transport, path, lines, rank)[0]
-
-
 def last_lines(transport: Transport, path: str, lines: int, rank: int | None = None) -> tuple[int, int]:
     """The bytes at which the last lines of a log begin and end, or its last ones with the label of a rank.
 
@@ -287,25 +276,19 @@ class OfRank:
     """Passes on only the lines that are labelled with a rank."""
 
     def __init__(self, show: Callable[[bytes], None], rank: int) -> None:
-        self._show = show
-        self._pattern = re.compile(rank_pattern(rank).encode())
-        self._held = b""
+        self._show, self._lines = show, Lines(rank=rank)
         self.found = False
         "Whether there was such a line."
 
     def __call__(self, part: bytes) -> None:
         """Pass on the lines that end in this part."""
-        *lines, self._held = (self._held + part).split(b"\n")
-        if len(self._held) > LONGEST_LINE:
-            lines, self._held = [*lines, self._held], b""
-        for line in lines:
-            if self._pattern.match(line):
-                self.found = True
-                self._show(line + b"\n")
+        for line in self._lines(part):
+            self.found = True
+            self._show(line + b"\n")
 
     def finish(self) -> None:
         """Pass on the last line, which has no end."""
-        if self._held:
+        if self._lines.unfinished:
             self(b"\n")
 
 

@@ -249,12 +249,7 @@ class Ended(Struct, frozen=True):
     @property
     def who(self) -> str:
         """The process, and its node if that is known."""
-        return self.name + self.on_node
-
-    @property
-    def on_node(self) -> str:
-        """Where it ran; nothing if that is not known."""
-        return f" on {self.node}" if self.node else ""
+        return f"{self.name} on {self.node}" if self.node else self.name
 
     def may_be(self, rank: int | None) -> bool:
         """Whether the report may be about that rank."""
@@ -317,7 +312,6 @@ def _message(log: Log, at: int, text: str) -> str:
 
 
 _GNU_QUOTED = re.compile(r"`[^`'\n]{0,100}'")
-_QUOTES = re.compile(r"(?<![\w'])'(?=\S)"), re.compile(r"(?<=\S)'(?!\w)")
 
 
 def _is_quoted(line: str, column: int) -> bool:
@@ -419,20 +413,19 @@ def _torchrun_workers(log: str) -> Iterator[Ended]:
 def _worker(name: str, code: str, line: str, node: str = "", rank: int | None = None) -> Ended:
     """A process by its exit code as Python has it, which is negative after a signal."""
     number = int(code) if re.fullmatch("-?[0-9]{1,9}", code) else 1
-    ended = _ended(name, line, max(number, 0), max(-number, 0), _one(rank))
-    return structs.replace(ended, node=node)
+    return _ended(name, line, max(number, 0), max(-number, 0), _one(rank), node)
 
 
 def _one(rank: int | None) -> tuple[range, ...]:
     return () if rank is None else (range(rank, rank + 1),)
 
 
-def _ended(name: str, line: str, status: int, number: int, ranks: tuple[range, ...] = ()) -> Ended:
+def _ended(
+    name: str, line: str, status: int, number: int, ranks: tuple[range, ...] = (), node: str = ""
+) -> Ended:
     """A report; a shell's exit status of 128 + N stands for signal N."""
     by_shell = status - 128 if 128 < status <= 128 + 64 else 0
-    return Ended(
-        name, line[:LONGEST], status=0 if by_shell else status, signal=by_shell or number, ranks=ranks
-    )
+    return Ended(name, line[:LONGEST], node, 0 if by_shell else status, by_shell or number, ranks)
 
 
 def _spawned(log: str) -> Iterator[Ended]:
@@ -449,9 +442,10 @@ def _tasks(log: str, *, are_launchers: bool) -> Iterator[Ended]:
         exited = _EXITED.match(match[3])
         ranks = () if are_launchers else tuple(_ranges(match[2]))
         name = f"task{'s' if re.search('[,-]', match[2]) else ''} {match[2]}"
-        ended = _ended(name, line_of(match), int(exited[1]) if exited else 0, _number(match[3]), ranks)
+        status = int(exited[1]) if exited else 0
+        ended = _ended(name, line_of(match), status, _number(match[3]), ranks, match[1])
         if ended.signal or (ended.status and not are_launchers):
-            yield structs.replace(ended, node=match[1], by_launcher=match.start() > end)
+            yield structs.replace(ended, by_launcher=match.start() > end)
 
 
 def _ranges(tasks: str) -> Iterator[range]:

@@ -40,7 +40,7 @@ FOUND = (
 _BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
 _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
-_PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
+_PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --format=gnu --null -T - -f - || [ $? = 1 ]; }}"
 
 
 class Results(Struct, frozen=True, kw_only=True):

@@ -204,10 +204,7 @@ def _write(member: Member, content: Content, path: Path, files: Mapping[str, Pat
 def _write_file(member: Member, content: Content, path: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _safe_mode(member.mode))
     with os.fdopen(descriptor, "wb") as file:
-        for at, piece in content:
-            file.seek(at)
-            file.write(piece)
-        file.truncate(member.size)  # it may end with a hole
+        file.writelines(content)
         seconds = min(max(member.mtime, 0), _LAST_TIME)
         os.utime(descriptor, (seconds, seconds))
 

@@ -101,7 +101,7 @@ def look(transport: Transport, path: str) -> LogFile:
     return LogFile(path, int(size), b"\0" not in head) if exists else LogFile(path)
 
 
-def path_of(transport: Transport, job: Job, *, stderr: bool) -> str:
+def path_of(transport: Transport, job: Job, *, stderr: bool = False) -> str:
     """The log of a job: from the ledger, else from Slurm.
 
     Raises:

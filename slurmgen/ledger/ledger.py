@@ -575,7 +575,7 @@ def _record(row: tuple[Any, ...]) -> Record:
     return convert(dict(zip(_FIELDS, row, strict=True)), Record, strict=False)
 
 
-Kept = TypeVar("Kept", bound=Struct)
+Kept = TypeVar("Kept")
 
 
 def to_text(value: Struct | None) -> str:
@@ -584,7 +584,7 @@ def to_text(value: Struct | None) -> str:
 
 
 def from_text(text: str, kind: type[Kept]) -> Kept | None:
-    """The struct of a text; None if there is none, or if the text cannot be read."""
+    """The value of a text; None if there is none, or if the text cannot be read."""
     try:
         return json.decode(text, type=kind) if text else None
     except DecodeError:

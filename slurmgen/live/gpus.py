@@ -315,10 +315,12 @@ def verdict(gpus: Sequence[Gpu], since: Since, now: float) -> list[str]:
         return []
     idle = [gpu for gpu in measured if (gpu.node, gpu.index) in since]
     if not idle:
-        return [f"no idle GPU: on average {_average(measured)} % of {counted(len(measured), 'GPU')}"]
+        average = round(sum(gpu.utilization or 0 for gpu in measured) / len(measured))
+        return [f"no idle GPU: on average {average} % of {counted(len(measured), 'GPU')}"]
     if len(idle) == len(measured) > 1:
         shortest = min(now - since[gpu.node, gpu.index] for gpu in idle)
-        return [f"all {len(idle)} GPUs idle {_time(shortest)}{_why(shortest)}"]
+        reason = ": the job may hang, or wait for data" if shortest >= LONG else ""
+        return [f"all {len(idle)} GPUs idle {_time(shortest)}{reason}"]
     lines = [f"GPU {gpu.index} on {gpu.node} idle {_time(now - since[gpu.node, gpu.index])}" for gpu in idle]
     return lines if len(lines) <= _MOST else [f"{len(idle)} of {len(measured)} GPUs idle: {listed(lines)}"]
 
@@ -326,13 +328,5 @@ def verdict(gpus: Sequence[Gpu], since: Since, now: float) -> list[str]:
 _MOST = 4
 
 
-def _why(seconds: float) -> str:
-    return ": the job may hang, or wait for data" if seconds >= LONG else ""
-
-
 def _time(seconds: float) -> str:
     return "now" if seconds < LONG else f"for {seconds / 60:.0f} min"
-
-
-def _average(gpus: Sequence[Gpu]) -> int:
-    return round(sum(gpu.utilization or 0 for gpu in gpus) / len(gpus))

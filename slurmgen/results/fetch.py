@@ -105,12 +105,6 @@ def fetch(
     return Results(folder=to, new=new, same=same, kept=kept, refused=tuple(sorted(refused)), reasons=refused)
 
 
-def note_fetched(transport: Transport, folder: str) -> None:
-    """Note that all results of a run were fetched, for prune.sh; a failure only makes it ask."""
-    with suppress(RemoteError):
-        transport.run(["sh", "-c", _END, "fetched", folder], timeout=COMMAND_TIMEOUT)
-
-
 def find_tests(patterns: Sequence[str]) -> list[str]:
     """The tests of `find` for the files to fetch."""
     pruned = [word for name in sorted(NEVER_FETCHED) for word in ("-name", name, "-o")][:-1]
@@ -226,7 +220,8 @@ def fetch_results(
     remote = record_of(job).folder
     fetched = fetch(transport, remote, folder, patterns, overwrite=overwrite, max_size=max_size)
     if not (patterns or fetched.kept or fetched.refused):
-        note_fetched(transport, remote)
+        with suppress(RemoteError):  # then prune.sh only asks
+            transport.run(["sh", "-c", _END, "fetched", remote], timeout=COMMAND_TIMEOUT)
     if is_new and _is_in_project(folder):
         _ignore(folder)
     return fetched
@@ -357,8 +352,10 @@ def submitted_script(transport: Transport, job: Job) -> str:
         CommandFailed: neither exists any more.
     """
     kept = call(transport, commands.batch_script(job.id))
-    if not kept.returncode and kept.stdout.startswith(b"#!") and _is_its_own(transport, job):
-        return kept.stdout[:MOST_SCRIPT_BYTES].decode(errors="replace")
+    if not kept.returncode and kept.stdout.startswith(b"#!"):
+        shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
+        if any(replies.is_of(state, job.id) for state in shown):
+            return kept.stdout[:MOST_SCRIPT_BYTES].decode(errors="replace")
     record = record_of(job)
     path = f"{record.folder}/{script_file(record)}"
     found = transport.run(
@@ -367,8 +364,3 @@ def submitted_script(transport: Transport, job: Job) -> str:
     if found.returncode:
         raise CommandFailed(f"the script of job {job.id} is gone from {transport.where}", "Was it pruned?")
     return found.out
-
-
-def _is_its_own(transport: Transport, job: Job) -> bool:
-    shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
-    return any(replies.is_of(state, job.id) for state in shown)

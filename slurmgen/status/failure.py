@@ -12,15 +12,7 @@ from msgspec import Struct, structs
 
 from slurmgen.slurm import units
 from slurmgen.slurm.replies import JobState, in_one_form
-from slurmgen.status.evidence import (
-    LONGEST,
-    Ended,
-    Log,
-    Part,
-    Raised,
-    Shown,
-    reports,
-)
+from slurmgen.status.evidence import LONGEST, Ended, Log, Part, Raised, Shown, reports
 from slurmgen.status.failure_patterns import (
     AGAIN,
     CONSEQUENCE,
@@ -120,10 +112,7 @@ def _recorded(job: JobState) -> Why:
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
     words = {
-        "TIMEOUT": (
-            f"it reached its time limit{limit}",
-            RUN_AGAIN,
-        ),
+        "TIMEOUT": (f"it reached its time limit{limit}", RUN_AGAIN),
         "OUT_OF_MEMORY": (_memory(job), MORE_MEMORY),
         "NODE_FAIL": (f"one of its nodes failed{node}", AGAIN),
         "BOOT_FAIL": (f"one of its nodes did not start{node}", AGAIN),

@@ -94,10 +94,7 @@ SIGNS = (
     ),
     Sign("slurm", r"CANCELLED AT \S{1,40} DUE TO TIME LIMIT", "it reached its time limit", RUN_AGAIN),
     Sign(
-        "slurm",
-        r"CANCELLED AT \S{1,40} DUE TO PREEMPTION",
-        "a job of higher priority took its place",
-        AGAIN,
+        "slurm", r"CANCELLED AT \S{1,40} DUE TO PREEMPTION", "a job of higher priority took its place", AGAIN
     ),
     Sign(
         "slurm",

@@ -89,16 +89,6 @@ def _tasks(state: JobState) -> int:
     return sum(int(last or first) - int(first) + 1 for first, last in parts) if "[" in state.id else 1
 
 
-def states_from_text(text: str, job: JobId) -> tuple[JobState, ...]:
-    """The final states of a job or of one task; empty if the text cannot be read."""
-    try:
-        return tuple(
-            state for state in json.decode(text or "[]", type=list[JobState]) if job.covers(state.id)
-        )
-    except DecodeError:
-        return ()
-
-
 def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tuple[tuple[JobState, ...], str]:
     """Slurm's reply, completed with the final states of the ledger for what Slurm has forgotten.
 
@@ -148,7 +138,8 @@ class Job(Struct, frozen=True):
     @property
     def final(self) -> tuple[JobState, ...]:
         """The final states that the ledger keeps; empty if there are none."""
-        return states_from_text(self.record.final, self.id) if self.record else ()
+        states = from_text(self.record.final, list[JobState]) if self.record else None
+        return tuple(state for state in states or () if self.id.covers(state.id))
 
     @property
     def why(self) -> Why | None:
@@ -313,8 +304,7 @@ def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr:
     shown = replies.log_path(text, stderr=stderr)
     if shown is None or not all(replies.is_of(state, job) for state in replies.scontrol(text)):
         raise CommandFailed(
-            f"the log of job {job} is not known",
-            "Neither your records nor Slurm on that site know the job.",
+            f"the log of job {job} is not known", "Neither your records nor Slurm on that site know the job."
         )
     return shown
 

@@ -342,11 +342,7 @@ class Followed:
 
 
 def follow(
-    transport: Transport,
-    job: JobId,
-    path: str,
-    shown: Shown,
-    sleep: Callable[[float], None] = time.sleep,
+    transport: Transport, job: JobId, path: str, shown: Shown, sleep: Callable[[float], None] = time.sleep
 ) -> tuple[JobState, ...]:
     """Show the log until the job has ended and its log no longer grows; returns how the job ended."""
     return follow_all(transport, [Followed(job, path, shown)], sleep)[job]

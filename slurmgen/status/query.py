@@ -112,9 +112,11 @@ def query_site(
     Raises:
         CommandFailed: Slurm did not reply.
     """
-    ends = {job: job.final for job in jobs if job.final or _was_gone(job)} | dict(known or {})
+    before: dict[Job, Sequence[JobState]] = {job: job.final for job in jobs if job.final}
+    before |= {job: () for job in jobs if job.last_known and job.last_known.state == GONE}
+    before |= known or {}
     replies = query_states(
-        transport, [job.id for job in jobs], {job.id: tuple(states) for job, states in ends.items()}
+        transport, [job.id for job in jobs], {job.id: tuple(states) for job, states in before.items()}
     )
     found = {job: with_final(replies[job.id], job.final) for job in jobs}
     to_read = {job: states for job, (states, _) in found.items() if explain or job.segments}
@@ -128,10 +130,6 @@ def query_site(
         reports.append(make_report(job, states, remembered, reason, requeued(log)))
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
-
-
-def _was_gone(job: Job) -> bool:
-    return job.last_known is not None and job.last_known.state == GONE
 
 
 def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report:

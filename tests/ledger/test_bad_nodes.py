@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from slurmgen import load_job
-from slurmgen.errors import CommandFailed, ConfigError
+from slurmgen.errors import CommandFailed
 from slurmgen.ledger.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.local import LocalTransport
@@ -100,25 +100,6 @@ def test_which_nodes_are_bad(
     nodes.add(again)
     found = nodes.current(now=NOW + timedelta(days=days))
     assert [f"{one.node}: {one.finding}" for one in found] == expected
-
-
-def test_several_processes_may_add_nodes_at_the_same_time(nodes: BadNodes) -> None:
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from slurmgen.ledger.bad_nodes import BadNodes, Place, bad_node\n"
-        "file, job = Path(sys.argv[1]), sys.argv[2]\n"
-        "for n in range(10): BadNodes(file).add([bad_node(Place('s'), f'n{n}', 'x', job)])"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(nodes.path), str(n)]) for n in range(3)]
-    assert [writer.wait() for writer in writers] == [0, 0, 0]
-    assert len(nodes.current()) == 10
-
-
-def test_a_file_that_is_not_a_database_is_refused(nodes: BadNodes) -> None:
-    nodes.path.parent.mkdir(mode=0o700)
-    nodes.path.write_text("no database")
-    with pytest.raises(ConfigError, match=r"move it away to start .* exclude no bad node"):
-        nodes.current()
 
 
 @pytest.fixture

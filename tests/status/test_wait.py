@@ -156,10 +156,7 @@ def test_what_was_read_of_a_forgotten_task_is_kept() -> None:
     story = Story((failed, running), (good,))
     slow, nan = Finding("slow", ("slow",)), Finding("NaN", ("product",))
     requeued = Requeued(runs=2, step=5, idle=0, held=False)
-    story.read = [
-        {"bad_nodes": {"n1": slow}, "requeued": requeued},
-        {"bad_nodes": {"n2": nan}},
-    ]
+    story.read = [{"bad_nodes": {"n1": slow}, "requeued": requeued}, {"bad_nodes": {"n2": nan}}]
     (report,) = story.reports()
     assert report.bad_nodes == {"n1": slow, "n2": nan}
     assert report.requeued == requeued

@@ -86,7 +86,9 @@ def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
         return known or structs.replace(_by_exit_code(job), line=NO_FOLDER.partition(" ")[2])
     earlier = None if log else seen
     known = _out_of_memory(job) or earlier or _not_started(job)
-    return known or _logged(Log([Part(log)]), job)
+    lines = Log([Part(log)])
+    only_node = "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
+    return known or diagnosed(lines, only_node) or _with_ending(_by_exit_code(job), lines)
 
 
 def with_logged_code(job: JobState, log: str) -> JobState:
@@ -175,15 +177,6 @@ def _not_started(job: JobState) -> Why | None:
         "Slurm could not start it: its folder or that of its log does not exist, or is not writable",
         "Slurm makes no folder for a log; check that both exist on the nodes, and check your quota.",
     )
-
-
-def _only_node(job: JobState) -> str:
-    """The node of a job that has one; else empty."""
-    return "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
-
-
-def _logged(log: Log, job: JobState) -> Why:
-    return diagnosed(log, _only_node(job)) or _with_ending(_by_exit_code(job), log)
 
 
 def diagnosed(log: Log, only_node: str = "") -> Why | None:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from slurmgen.status.evidence import Log, Part, Shown, reports
+from slurmgen.status.evidence import Log, Piece, Seen, reports
 from slurmgen.status.failure import Why, diagnosed
 
 _BLOCK = 1 << 20
@@ -87,7 +87,7 @@ def _evidence(log: Log) -> Iterator[Evidence]:
         )
 
 
-def _kind(shown: Shown) -> str:
+def _kind(shown: Seen) -> str:
     same = {"own": "slurm", "memory": "slurm", "fatal": "cause", "lack": "cause"}
     return same.get(shown.sign.kind, shown.sign.kind)
 
@@ -110,7 +110,7 @@ def _ranks(names: Sequence[str]) -> dict[str, int]:
     return ranks
 
 
-def _parts(stream: BinaryIO, name: str, rank: int | None) -> list[Part]:
+def _parts(stream: BinaryIO, name: str, rank: int | None) -> list[Piece]:
     """The beginning of a log, its first failure, and its end, each once."""
     tail: deque[bytes] = deque(maxlen=_TAIL)
     head, first, first_line, lines = b"", b"", 0, 0
@@ -138,7 +138,7 @@ def _block(stream: BinaryIO) -> bytes:
 
 def _joined(
     head: bytes, first: tuple[bytes, int], end: tuple[bytes, int], name: str, rank: int | None
-) -> list[Part]:
+) -> list[Piece]:
     """The pieces of a log in their order. A piece that the end has too is left out."""
     text, number = end
     pieces = []
@@ -147,9 +147,7 @@ def _joined(
         if head.count(b"\n") < first[1] < number:
             pieces.append(first)
     pieces += _last(text if len(text) <= _KEPT else _FRAME.sub(b"", text), number)
-    return [
-        Part(text.decode(errors="replace"), first=number, file=name, rank=rank) for text, number in pieces
-    ]
+    return [Piece(text.decode(errors="replace"), ((0, number),), name, rank) for text, number in pieces]
 
 
 def _last(text: bytes, number: int) -> Iterator[tuple[bytes, int]]:

@@ -97,12 +97,12 @@ _LONG_HEAD = 20
 _FAULT = re.compile("rror|Traceback|srun: ")
 
 
-class Part(Struct, frozen=True):
+class Piece(Struct, frozen=True):
     """A piece of a log that was read."""
 
     text: str
-    first: int = 0
-    "The number of its first line; 0 if that is not known."
+    numbers: tuple[tuple[int, int], ...] = ()
+    "Places in it, by the index of a line, with the number of that line in its file; the others follow."
     file: str = ""
     rank: int | None = None
     "The rank that wrote all of it, if it is known."
@@ -115,9 +115,9 @@ def _shows_progress(line: str) -> bool:
 class Log:
     """The lines of one or several logs, without what styles them; a progress bar is a line."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[Piece]) -> None:
         self.lines: list[str] = []
-        self._places: list[tuple[int, Part]] = []
+        self._places: list[tuple[int, Piece]] = []
         for part in parts:
             self._add(part)
         self.text = "\n".join(self.lines)
@@ -127,7 +127,7 @@ class Log:
         self._progress = [at for at, line in enumerate(self.lines) if _shows_progress(line)]
         self._bars = {at for at in self._progress if _BAR.search(self.lines[at][-LONGEST:])}
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: Piece) -> None:
         start = _run_start(part.text)
         text = _BAR.sub(r"\g<0>\r", _STYLE.sub("", part.text[start:])).replace("\r\n", "\n")
         for offset, line in enumerate(text.split("\n"), part.text.count("\n", 0, start)):
@@ -141,8 +141,9 @@ class Log:
 
     def number(self, at: int) -> int | None:
         """The number of a line in its file, if it is known."""
-        offset, part = self._places[at]
-        return part.first + offset if part.first else None
+        offset, piece = self._places[at]
+        known = [number + offset - index for index, number in piece.numbers if index <= offset]
+        return known[-1] if known else None
 
     @property
     def has_files(self) -> bool:
@@ -186,9 +187,9 @@ class Log:
         return reader.found
 
     @cached_property
-    def signs(self) -> "list[Shown]":
+    def signs(self) -> "list[Seen]":
         """The signs in the order of their lines; of several on one line, the first of the table."""
-        found: dict[int, Shown] = {}
+        found: dict[int, Seen] = {}
         for sign in SIGNS:
             for match in islice(re.finditer(sign.pattern, self.text, re.MULTILINE), _MOST_SIGNS):
                 at = self.at(match.start())
@@ -220,7 +221,7 @@ class Raised(Struct, frozen=True):
     in_traceback: bool = True
 
 
-class Shown(Struct, frozen=True):
+class Seen(Struct, frozen=True):
     """A sign that a log has."""
 
     sign: Sign
@@ -328,11 +329,11 @@ def _is_quoted(line: str, column: int) -> bool:
     )
 
 
-def _shown(log: Log, sign: Sign, match: re.Match[str], at: int) -> Shown:
+def _shown(log: Log, sign: Sign, match: re.Match[str], at: int) -> Seen:
     line = log.lines[at][:80]
     is_weak = sign.kind in ("cause", "setup", "lack") and bool(_WEAK.search(line)) and "NCCL WARN" not in line
     value = next(filter(None, match.groups()), "")[:LONGEST]
-    return Shown(sign, at, line_of(match), value, log.rank(at), is_weak)
+    return Seen(sign, at, line_of(match), value, log.rank(at), is_weak)
 
 
 _MOST_SIGNS = 100

@@ -12,6 +12,7 @@ from slurmgen.ledger.races import Races
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.slurm import commands
 from slurmgen.slurm.replies import ENDED, GONE, JobState
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import Why, is_not_found, why, with_logged_code, with_lost_environment
 from slurmgen.status.failure_patterns import RUN_AGAIN, STOP_EARLIER
 from slurmgen.status.job import (
@@ -123,11 +124,12 @@ def query_site(
     logs = _log_ends(transport, to_read, with_requeues)
     reports = []
     for job in jobs:
-        (states, remembered), log = found[job], logs.get(job, "")
+        (states, remembered), log = found[job], logs.get(job, [])
         failed = _failed(job, states)
         states = tuple(with_logged_code(state, log) if state is failed else state for state in states)
         reason = _reason(transport, job, _failed(job, states), log) if explain else None
-        reports.append(make_report(job, states, remembered, reason, requeued(log)))
+        last = requeued("\n".join(piece.text for piece in log))
+        reports.append(make_report(job, states, remembered, reason, last))
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
 
@@ -273,7 +275,7 @@ def _last_states(reports: Iterable[Report]) -> dict[Record, str]:
 
 def _log_ends(
     transport: Transport, states_of: Mapping[Job, Sequence[JobState]], with_requeues: bool
-) -> dict[Job, str]:
+) -> dict[Job, list[Piece]]:
     """The ends of the logs of jobs that failed or may have been requeued; one command reads them all."""
     logs: dict[Job, tuple[str, ...]] = {}
     for job, states in states_of.items():
@@ -283,8 +285,8 @@ def _log_ends(
         if job.record and state:
             logs[job] = recorded_logs(job.record, state.id)
     paths = list(dict.fromkeys(path for files in logs.values() for path in files))
-    texts = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
-    return {job: "\n".join(texts[path] for path in files).strip() for job, files in logs.items()}
+    read = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
+    return {job: [read[path] for path in files] for job, files in logs.items()}
 
 
 def _state_to_read(job: Job, states: Sequence[JobState], *, with_requeues: bool) -> JobState | None:
@@ -302,7 +304,7 @@ def _failed(job: Job, states: Sequence[JobState]) -> JobState | None:
     return next((state for state in failed if state.state != "CANCELLED"), next(iter(failed), None))
 
 
-def _reason(transport: Transport, job: Job, failed: JobState | None, log: str) -> Why | None:
+def _reason(transport: Transport, job: Job, failed: JobState | None, log: Sequence[Piece]) -> Why | None:
     """Why a job failed; that a program was not found may come from the environment of the submission."""
     reason = why(failed, log, job.why) if failed else None
     if reason is None or not is_not_found(reason):

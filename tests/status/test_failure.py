@@ -15,6 +15,7 @@ from slurmgen.remote.route import Route
 from slurmgen.slurm import pending
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState, Usage
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import LOG_END, Why, why, with_logged_code, with_lost_environment
 from slurmgen.status.failure_patterns import SIGNS, Sign
 from slurmgen.status.job import Job
@@ -252,7 +253,7 @@ def failed(exit_code: str = "1:0", **more: object) -> JobState:
 
 
 def reason(log: str, job: JobState | None = None, seen: Why | None = None) -> Why:
-    found = why(job or failed(), log, seen)
+    found = why(job or failed(), [Piece(log)], seen)
     assert found
     return found
 
@@ -336,7 +337,7 @@ def test_a_record_of_slurm_shows_the_reason(state: JobState, what: str) -> None:
     ],
 )
 def test_a_log_may_show_the_exit_code_that_sacct_prints_too_small(code: str, log: str, shown: str) -> None:
-    job = with_logged_code(failed(code, is_exact=False), log)
+    job = with_logged_code(failed(code, is_exact=False), [Piece(log)])
     assert job.end == shown
     assert (job.other_status is None) == ("or" not in shown)
 
@@ -367,12 +368,12 @@ def test_what_kept_the_environment_from_a_job_is_named(line: str, option: str) -
 
 @pytest.mark.parametrize("state", ["COMPLETED", "RUNNING", "PENDING"])
 def test_a_job_that_has_not_failed_has_no_reason(state: str) -> None:
-    assert why(failed(state=state), MODULE) is None
+    assert why(failed(state=state), [Piece(MODULE)]) is None
 
 
 @given(st.text(max_size=300))
 def test_every_log_gives_a_reason(log: str) -> None:
-    assert why(failed(), f"{log}\n[rank0]: Traceback (most recent call last):\n{log}\n")
+    assert reason(f"{log}\n[rank0]: Traceback (most recent call last):\n{log}\n")
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_an_earlier_reason_counts_once_the_log_is_deleted(exit_code: str, log: s
 
 
 def test_a_job_that_completed_after_a_failure_has_no_reason() -> None:
-    assert why(JobState(id="1", state="COMPLETED"), "", SEEN) is None
+    assert why(JobState(id="1", state="COMPLETED"), (), SEEN) is None
 
 
 def adversarial(pattern: str) -> set[str]:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from slurmgen.status.evidence import Log, Piece, Seen, reports
+from slurmgen.status.evidence import Log, Piece, reports
 from slurmgen.status.failure import Why, diagnosed
 
 _BLOCK = 1 << 20
@@ -23,6 +23,7 @@ _KEPT = 1 << 17
 _FRAME = re.compile(rb'^(?:\[[^]\n]{0,40}\]: ?){0,2}(?:    |  File "|frame #\d)[^\n]*', re.MULTILINE)
 _FAILURE = b"Traceback (most recent call last)"
 _MOST_EVIDENCE = 100
+_KINDS: dict[str, str] = {"own": "slurm", "memory": "slurm", "fatal": "cause", "lack": "cause"}
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -75,7 +76,11 @@ def _evidence(log: Log) -> Iterator[Evidence]:
     ended = ((log.at(max(0, log.text.find(one.line))), "report", one.line) for one in reports(log.text))
     raised = [(one.at, "exception", one.line) for one in log.raised]
     inside = {at for at, _, _ in raised}
-    shown = ((one.at, _kind(one), one.line) for one in log.signs if one.at not in inside)
+    shown = (
+        (one.at, _KINDS.get(one.sign.kind, one.sign.kind), one.line)
+        for one in log.signs
+        if one.at not in inside
+    )
     for at, kind, line in sorted({*ended, *raised, *shown}):
         yield Evidence(
             file=log.file(at),
@@ -85,11 +90,6 @@ def _evidence(log: Log) -> Iterator[Evidence]:
             kind=kind,
             line=line,
         )
-
-
-def _kind(shown: Seen) -> str:
-    same = {"own": "slurm", "memory": "slurm", "fatal": "cause", "lack": "cause"}
-    return same.get(shown.sign.kind, shown.sign.kind)
 
 
 def _ranks(names: Sequence[str]) -> dict[str, int]:

@@ -22,8 +22,8 @@ from slurmgen.results.fetch import MAX_SIZE, Results, fetch_results, local_folde
 from slurmgen.status import lookup
 from slurmgen.status import wait as waiting
 from slurmgen.status.follow import begun, follow_through
-from slurmgen.status.job import Job, query_path, recorded_log
-from slurmgen.status.logs import Followed, Shown, read
+from slurmgen.status.job import Job
+from slurmgen.status.logs import Followed, Shown, path_of, read
 from slurmgen.status.query import end_of, query, save_final_states
 from slurmgen.status.report import Report
 from slurmgen.status.sweep import combined
@@ -268,7 +268,7 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
     def resume() -> str:
         return f"slurmgen.follow({str(found.id)!r}, write, start={shown.bytes})"
 
-    first, path = begun(reconnect, lambda transport: _log_path(transport, found))
+    first, path = begun(reconnect, lambda transport: path_of(transport, found))
     logs = [Followed(found.id, path, shown, has_ended=bool(found.final))]
     states, last = follow_through(first, reconnect, logs, _log.warning, resume)
     with last:
@@ -337,12 +337,4 @@ def _reports(
 
 def _read(job: Job, start: int) -> Iterator[bytes]:
     with open_route(job.route) as transport:
-        yield from read(transport, _log_path(transport, job), start)
-
-
-def _log_path(transport: Transport, job: Job) -> str:
-    if job.record is None:
-        return query_path(transport, job.id)
-    if job.run is not None:
-        return job.log
-    return recorded_log(job.record, str(job.id))
+        yield from read(transport, path_of(transport, job), start)

@@ -26,6 +26,7 @@ from slurmgen.render import values_of
 from slurmgen.sites.model import Site
 from slurmgen.slurm import pending
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import why
 from tests.conftest import REPOSITORY, Run
 
@@ -208,8 +209,10 @@ def test_each_message_of_slurmgen_on_the_page_exists() -> None:
 
 @pytest.mark.parametrize("message", quoted("Messages in a job log"))
 def test_slurmgen_recognizes_the_message_in_a_log(message: str) -> None:
-    generic = why(JobState(id="1", state="FAILED", exit_code="1:0"), log="Training started")
-    found = why(JobState(id="1", state="FAILED", exit_code="1:0"), log=message.replace("...", "name"))
+    generic = why(JobState(id="1", state="FAILED", exit_code="1:0"), log=[Piece("Training started")])
+    found = why(
+        JobState(id="1", state="FAILED", exit_code="1:0"), log=[Piece(message.replace("...", "name"))]
+    )
     assert found
     assert found != generic
 

@@ -22,7 +22,6 @@ from slurmgen.ledger.ledger import Ledger
 from slurmgen.live.gpus import Sample, Sampler, Sites
 from slurmgen.status.job import Job
 from slurmgen.status.lookup import recorded_route
-from slurmgen.status.query import save_final_states
 from slurmgen.status.report import Report
 
 if TYPE_CHECKING:
@@ -178,7 +177,6 @@ class _Jobs:
     def _reports(self) -> list[Report]:
         active = [job for job, report in self._shown.items() if not report.ended]
         reports = self._sites.query([*active, *self._new()])
-        save_final_states(reports)
         # An old job that accounting has forgotten is not active, nor is an ended one that is seen first now:
         # without accounting, the ledger may not know the end of an array.
         for report in reports:

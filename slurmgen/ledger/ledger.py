@@ -322,6 +322,10 @@ def _holder(path: Path) -> str:
     return other
 
 
+class _Asked(Struct, frozen=True):
+    request: dict[str, Any] = {}
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """One job as it was submitted, or as it is being submitted."""
 
@@ -381,6 +385,11 @@ class Record(Struct, frozen=True, kw_only=True):
     def pending(self) -> bool:
         """Whether it is unknown if there is a job; repeating the `submit` finds out."""
         return self.state == "pending"
+
+    def asked(self, field: str) -> Any:
+        """The value of a field of the request, whatever version of slurmgen recorded it; None without one."""
+        asked = from_text(self.request, _Asked)
+        return asked.request.get(field) if asked else None
 
 
 _FIELDS = Record.__struct_fields__
@@ -566,7 +575,7 @@ def _record(row: tuple[Any, ...]) -> Record:
     return convert(dict(zip(_FIELDS, row, strict=True)), Record, strict=False)
 
 
-Kept = TypeVar("Kept", bound=Struct)
+Kept = TypeVar("Kept")
 
 
 def to_text(value: Struct | None) -> str:
@@ -575,7 +584,7 @@ def to_text(value: Struct | None) -> str:
 
 
 def from_text(text: str, kind: type[Kept]) -> Kept | None:
-    """The struct of a text; None if there is none, or if the text cannot be read."""
+    """The value of a text; None if there is none, or if the text cannot be read."""
     try:
         return json.decode(text, type=kind) if text else None
     except DecodeError:

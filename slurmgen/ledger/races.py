@@ -117,30 +117,24 @@ class Races(Ledger):
 
     def choose(self, race: Race, key: str) -> Race:
         """Choose the job with that key, unless one is chosen or the race is over; the race as it is then."""
-        with self._writing() as database:
-            database.execute(
-                "UPDATE races SET chosen = ? WHERE [key] = ? AND chosen = '' AND over = 0", (key, race.key)
-            )
-            return _select(database, _OF_KEY, race.key)[0]
+        return self._changed(race, "chosen = ? WHERE [key] = ? AND chosen = '' AND over = 0", key, race.key)
 
     def take_back(self, race: Race) -> Race:
         """Take a choice back, also if the race is over; only for a job whose gate is closed."""
-        with self._writing() as database:
-            database.execute(
-                "UPDATE races SET chosen = '' WHERE [key] = ? AND chosen = ?", (race.key, race.chosen)
-            )
-            return _select(database, _OF_KEY, race.key)[0]
+        return self._changed(race, "chosen = '' WHERE [key] = ? AND chosen = ?", race.key, race.chosen)
 
     def stop(self, race: Race) -> Race:
         """End a race unless a job is chosen, so that none ever is; the race as it is then."""
-        with self._writing() as database:
-            database.execute("UPDATE races SET over = 1 WHERE [key] = ? AND chosen = ''", (race.key,))
-            return _select(database, _OF_KEY, race.key)[0]
+        return self._changed(race, "over = 1 WHERE [key] = ? AND chosen = ''", race.key)
 
     def finish(self, race: Race) -> None:
         """End a race: the same command then starts a new one."""
+        self._changed(race, "over = 1 WHERE [key] = ?", race.key)
+
+    def _changed(self, race: Race, change: str, *values: str) -> Race:
         with self._writing() as database:
-            database.execute("UPDATE races SET over = 1 WHERE [key] = ?", (race.key,))
+            database.execute(f"UPDATE races SET {change}", values)  # noqa: S608 (own names)
+            return _select(database, _OF_KEY, race.key)[0]
 
     def winners(self) -> dict[str, Record]:
         """The chosen job of each race, by the key of the race."""

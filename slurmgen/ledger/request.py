@@ -187,10 +187,9 @@ def script_file(record: Record) -> str:
 
 def resubmits(record: Record) -> str:
     """The key of the job that a record resubmits; empty if it is not a resubmission, or cannot be read."""
-    try:
+    with suppress(RequestError):
         return kept_of(record).resubmits
-    except RequestError:
-        return ""
+    return ""
 
 
 def _require_secrets(kept: Recorded, env: Mapping[str, str]) -> None:

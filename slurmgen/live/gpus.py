@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import contextmanager
 from typing import Any, Self
 
 from msgspec import DecodeError, Struct, json
 
-from slurmgen.errors import CommandFailed, RemoteError, SlurmgenError
+from slurmgen.errors import CommandFailed, RemoteError
 from slurmgen.live.session import Allocation, running, step_on_each_node
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm import replies
 from slurmgen.slurm.replies import mebibytes, pairs, whole_seconds
-from slurmgen.status.job import Job, group_by_route
-from slurmgen.status.query import query_site, unreached
+from slurmgen.status.job import Job
+from slurmgen.status.query import query
 from slurmgen.status.report import Report
 from slurmgen.status.slurm import NotInstalled, call
 from slurmgen.text import counted, listed, visible
@@ -103,21 +103,11 @@ def _nvidia(node: str, row: str) -> list[Gpu]:
     cells = [cell.strip() for cell in row.split(",")]
     if len(cells) != 7 or not re.fullmatch("[0-9]{1,4}", cells[0]):
         return []
-    return [
-        Gpu(
-            node=node,
-            index=int(cells[0]),
-            name=visible(cells[1])[:64],
-            utilization=_number(cells[2]),
-            memory_used=_number(cells[3]),
-            memory=_number(cells[4]),
-            power=_number(cells[5]),
-            power_limit=_number(cells[6]),
-        )
-    ]
+    numbers = dict(zip(_ROCM, map(_number, cells[2:]), strict=True))
+    return [Gpu(node=node, index=int(cells[0]), name=visible(cells[1])[:64], **numbers)]
 
 
-# The names of a value in several versions of rocm-smi.
+# The values in the order of PROBE's query, each with its names in several versions of rocm-smi.
 _ROCM = {
     "utilization": ("GPU use (%)",),
     "memory_used": ("VRAM Total Used Memory (B)",),
@@ -278,25 +268,20 @@ class Sites:
 
     def query(self, jobs: Sequence[Job]) -> list[Report]:
         """The reports of jobs, in their order; if a site is not reached, its reports say so."""
-        reports: dict[Job, Report] = {}
-        for route, group in group_by_route(jobs).items():
-            reports |= {report.job: report for report in self._query(route, group)}
-        return [reports[job] for job in jobs]
+        return query(jobs, self._borrowed, lenient=True)
 
-    def _query(self, route: Route, group: Sequence[Job]) -> list[Report]:
+    @contextmanager
+    def _borrowed(self, route: Route) -> Iterator[Transport]:
         try:
-            return query_site(self.transport(route), group)
-        except SlurmgenError as error:
-            if isinstance(error, RemoteError):
-                self.drop(route)
-            return [unreached(job, error) for job in group]
+            yield self.transport(route)
+        except RemoteError:
+            self.drop(route)
+            raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for route in list(self._open):
             self.drop(route)
 
@@ -330,10 +315,12 @@ def verdict(gpus: Sequence[Gpu], since: Since, now: float) -> list[str]:
         return []
     idle = [gpu for gpu in measured if (gpu.node, gpu.index) in since]
     if not idle:
-        return [f"no idle GPU: on average {_average(measured)} % of {counted(len(measured), 'GPU')}"]
+        average = round(sum(gpu.utilization or 0 for gpu in measured) / len(measured))
+        return [f"no idle GPU: on average {average} % of {counted(len(measured), 'GPU')}"]
     if len(idle) == len(measured) > 1:
         shortest = min(now - since[gpu.node, gpu.index] for gpu in idle)
-        return [f"all {len(idle)} GPUs idle {_time(shortest)}{_why(shortest)}"]
+        reason = ": the job may hang, or wait for data" if shortest >= LONG else ""
+        return [f"all {len(idle)} GPUs idle {_time(shortest)}{reason}"]
     lines = [f"GPU {gpu.index} on {gpu.node} idle {_time(now - since[gpu.node, gpu.index])}" for gpu in idle]
     return lines if len(lines) <= _MOST else [f"{len(idle)} of {len(measured)} GPUs idle: {listed(lines)}"]
 
@@ -341,13 +328,5 @@ def verdict(gpus: Sequence[Gpu], since: Since, now: float) -> list[str]:
 _MOST = 4
 
 
-def _why(seconds: float) -> str:
-    return ": the job may hang, or wait for data" if seconds >= LONG else ""
-
-
 def _time(seconds: float) -> str:
     return "now" if seconds < LONG else f"for {seconds / 60:.0f} min"
-
-
-def _average(gpus: Sequence[Gpu]) -> int:
-    return round(sum(gpu.utilization or 0 for gpu in gpus) / len(gpus))

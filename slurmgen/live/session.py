@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 
@@ -76,29 +76,17 @@ def allocations(transport: Transport, job: JobId) -> list[Allocation]:
         CommandFailed: Slurm did not reply.
     """
     cluster = [f"--clusters={job.cluster}"] if job.cluster else []
-    words = [
-        f"--jobs={job.number}",
-        "--all",
-        "--states=all",
-        "--array",
-        "--noheader",
-        f"--format={'|'.join(_FIELDS)}",
-    ]
-    argv = ["squeue", *cluster, *words]
-    completed = call_again(transport, argv)
+    words = ["--all", "--states=all", "--array", "--noheader", f"--format={'|'.join(_FIELDS)}"]
+    completed = call_again(transport, ["squeue", *cluster, f"--jobs={job.number}", *words])
     rows = (_ROW.fullmatch(line.strip()) for line in completed.out.splitlines())
     return [_allocation(row, job.cluster) for row in rows if row and is_of(_state(row), job)]
 
 
 def _state(row: re.Match[str]) -> JobState:
-    return JobState(
-        id=row["number"],
-        state=row["state"],
-        submitted=row["submitted"],
-        folder=row["folder"],
-        comment=row["comment"],
-        name=row["name"],
-    )
+    whose: dict[str, Any] = {
+        field: row[field] for field in ("state", "submitted", "folder", "comment", "name")
+    }
+    return JobState(id=row["number"], **whose)
 
 
 def _allocation(row: re.Match[str], cluster: str) -> Allocation:
@@ -144,8 +132,7 @@ def node_names(transport: Transport, allocation: Allocation) -> list[str]:
     Raises:
         CommandFailed: Slurm did not reply.
     """
-    argv = ["scontrol", "show", "hostnames", allocation.nodes]
-    completed = call(transport, argv)
+    completed = call(transport, ["scontrol", "show", "hostnames", allocation.nodes])
     names = [line.strip() for line in completed.out.splitlines() if _NODE.fullmatch(line.strip())]
     if completed.returncode or not names:
         raise CommandFailed(f"the nodes of job {allocation.number} are not known", "Try again.")

@@ -1,12 +1,11 @@
 """Read a job's files from a stream that an untrusted host sends."""
 
 import os
-import re
 import sys
 import tarfile
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -88,97 +87,10 @@ class ByteStream:
         self._since, self._arrived = now, 0
 
 
-MAX_LIST = 1 << 20
-"Bytes of the list of parts."
-
-Extents = tuple[tuple[int, int], ...]
-"The parts of a file that are stored: offset and size of each."
-
-_DECIMAL = re.compile(rb"\d{1,19}")
-_OCTAL = re.compile(rb" *([0-7]{1,12})[ \0]*")
-_FIELD = 12
-"Bytes of a number in a header; a part has two."
-
-
-def decimal(text: bytes) -> int:
-    """A number of a pax header.
-
-    Raises:
-        BadArchive: it is not a number, or larger than a file can be.
-    """
-    if not _DECIMAL.fullmatch(text):
-        raise BadArchive(f"{text[:40]!r} is not a size")
-    return int(text)
-
-
-def gnu(header: bytes, stream: ByteStream, stored: int) -> tuple[int, Extents]:
-    """Size and parts of a file whose parts are listed in the header and in blocks behind it.
-
-    Raises:
-        BadArchive: the list is malformed, or does not add up to the bytes that are stored.
-    """
-    size, parts = _number(header[483:495]), [*_parts(header[386:482])]
-    more, length = header[482], 0
-    while more:
-        length = _longer(length)
-        block = stream.read(tarfile.BLOCKSIZE)
-        parts += _parts(block[:504])
-        more = block[504]
-    return size, _checked(parts, size, stored)
-
-
-def pax(size: int, stream: ByteStream, stored: int) -> Extents:
-    """The parts of a file whose content begins with their list, one number a line (GNU.sparse 1.0).
-
-    Raises:
-        BadArchive: the list is malformed, or does not add up to the bytes that are stored.
-    """
-    lines: list[bytes] = []
-    rest, length, wanted = b"", 0, 1
-    while len(lines) < wanted:
-        length = _longer(length)
-        *whole, rest = (rest + stream.read(tarfile.BLOCKSIZE)).split(b"\n")
-        lines += whole
-        wanted = 1 + 2 * decimal(lines[0]) if lines else 1
-    numbers = [decimal(line) for line in lines[1:wanted]]
-    return _checked([*zip(numbers[::2], numbers[1::2], strict=True)], size, stored - length)
-
-
-def _longer(length: int) -> int:
-    if length + tarfile.BLOCKSIZE > MAX_LIST:
-        raise BadArchive("a sparse file has too many parts")
-    return length + tarfile.BLOCKSIZE
-
-
-def _parts(fields: bytes) -> Iterator[tuple[int, int]]:
-    for at in range(0, len(fields), 2 * _FIELD):
-        offset, size = fields[at : at + _FIELD], fields[at + _FIELD : at + 2 * _FIELD]
-        if not size[0]:
-            return
-        yield _number(offset), _number(size)
-
-
-def _number(field: bytes) -> int:
-    """A number of a header: octal digits, or binary after a byte 0x80."""
-    if field[0] == 0x80:
-        return int.from_bytes(field[1:], "big")
-    if not (digits := _OCTAL.fullmatch(field)):
-        raise BadArchive("a number of a sparse file is malformed")
-    return int(digits[1], 8)
-
-
-def _checked(parts: Sequence[tuple[int, int]], size: int, stored: int) -> Extents:
-    ends = [0, *(offset + length for offset, length in parts)]
-    is_ordered = all(end <= offset for end, (offset, _) in zip(ends[:-1], parts, strict=True))
-    if not is_ordered or ends[-1] > size or sum(length for _, length in parts) != stored:
-        raise BadArchive("the parts of a sparse file do not fit together")
-    return tuple(parts)
-
-
 MAX_EXTENSION = 1 << 20
-"Bytes of the header that precedes a member with a long name or other attributes."
+"Bytes of a long name, which precedes its member."
 MAX_NAMES = 1 << 28
-"Bytes of all names and attributes together."
+"Bytes of all names together."
 _LEAST = 64
 "Bytes that a header counts for at least, so that their number is limited as well."
 
@@ -191,16 +103,10 @@ _WITHOUT_CONTENT: dict[bytes, Kind] = {
     tarfile.DIRTYPE: "folder",
     tarfile.FIFOTYPE: "other",
 }
-_LONG = {tarfile.GNUTYPE_LONGNAME: b"path", tarfile.GNUTYPE_LONGLINK: b"linkpath"}
-_PAX = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE}
-_EXTENSIONS = {*_LONG, *_PAX, tarfile.XGLTYPE}
-_KEYWORDS = {
-    *(b"path", b"linkpath", b"size", b"mtime"),
-    *(b"GNU.sparse.major", b"GNU.sparse.name", b"GNU.sparse.realsize", b"GNU.sparse.size"),
-}
+_LONG = {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
+# `fetch` asks tar for neither: --format=gnu has no pax headers, and without --sparse a hole is sent as zeros.
+_FOREIGN = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_SPARSE}
 _MAX_SIZE = 1 << 62
-_LENGTH = re.compile(rb"(\d{1,7}) ")
-_SECONDS = re.compile(rb"-?\d{1,19}(\.\d*)?")
 _NAMES = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
@@ -214,38 +120,39 @@ class Member(Struct, frozen=True):
     mode: int = 0
     mtime: float = 0
     size: int = 0
-    "Bytes of the file, holes included."
+    "Bytes of the file."
 
 
-Attributes = dict[bytes, bytes]
-"The attributes that an extension gives the next member, by the keywords of pax."
-Content = Iterator[tuple[int, bytes]]
-"Pieces of a file and where they belong; between them are holes."
+Content = Iterator[bytes]
+"The pieces of a file."
 
 
 def members(stream: ByteStream) -> Iterator[tuple[Member, Content]]:
-    """The members of an archive, each with its content, which can be read until the next is requested.
+    """The members of an archive in the format of GNU tar, each with its content.
+
+    The content can be read until the next member is requested.
 
     Raises:
         BadArchive: it is malformed, or its headers are too long.
     """
     room = MAX_NAMES
-    attributes: Attributes = {}
+    long: dict[bytes, str] = {}
     while any(block := stream.read(tarfile.BLOCKSIZE)):
         header = _header(block)
         room -= _size_of_names(header)
         if room < 0:
             raise BadArchive("its names are too long")
-        if header.type in _EXTENSIONS:
-            attributes |= _attributes(header, stream)
+        if header.type in _LONG:
+            long[header.type] = os.fsdecode(stream.read(header.size).partition(b"\0")[0])
+            stream.read(_padding(header.size))
             continue
-        member, extents = _member(header, block, attributes, stream)
-        content = _content(stream, extents)
+        member = _member(header, long)
+        content = stream.pieces(member.size)
         yield member, content
         for _ in content:
             pass
-        stream.read(_padding(sum(size for _, size in extents)))
-        attributes = {}
+        stream.read(_padding(member.size))
+        long = {}
     stream.finish()
 
 
@@ -254,93 +161,31 @@ def _header(block: bytes) -> tarfile.TarInfo:
         header = tarfile.TarInfo.frombuf(block, *_NAMES)
     except (tarfile.HeaderError, ValueError) as error:
         raise BadArchive(f"{error}") from None
-    if header.size < 0:
+    if not 0 <= header.size <= _MAX_SIZE:
         raise BadArchive(f"a size is {header.size}")
+    if header.type in _FOREIGN:
+        raise BadArchive("it is not in the format that was asked for")
     return header
 
 
 def _size_of_names(header: tarfile.TarInfo) -> int:
-    if header.type not in _EXTENSIONS:
+    if header.type not in _LONG:
         return _LEAST + len(header.name) + len(header.linkname)
     if header.size > MAX_EXTENSION:
         raise BadArchive(f"a header has {header.size} bytes")
     return _LEAST + header.size
 
 
-def _attributes(header: tarfile.TarInfo, stream: ByteStream) -> Attributes:
-    text = stream.read(header.size)
-    stream.read(_padding(header.size))
-    if header.type in _LONG:
-        return {_LONG[header.type]: text.partition(b"\0")[0]}
-    records = _records(text) if header.type in _PAX else ()
-    return {keyword: value for keyword, value in records if keyword in _KEYWORDS}
-
-
-def _records(text: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The records of a pax header, each `LENGTH KEYWORD=VALUE` and a line feed."""
-    at = 0
-    while at < len(text):
-        length = _LENGTH.match(text, at)
-        end = at + int(length[1]) if length else at
-        if not length or not length.end() < end <= len(text) or text[end - 1 : end] != b"\n":
-            raise BadArchive("a pax record is malformed")
-        keyword, _, value = text[length.end() : end - 1].partition(b"=")
-        yield keyword, value
-        at = end
-
-
-def _member(
-    header: tarfile.TarInfo, block: bytes, attributes: Attributes, stream: ByteStream
-) -> tuple[Member, Extents]:
-    given = {keyword: value for keyword, value in attributes.items() if value}
-    size, extents = _size(header, block, given, stream)
-    if size > _MAX_SIZE:
-        raise BadArchive(f"a file has {size} bytes")
-    name = given.get(b"GNU.sparse.name") or given.get(b"path")
-    target = given.get(b"linkpath")
-    member = Member(
-        name=os.fsdecode(name) if name else header.name,
-        kind=_kind(header, given),
-        target=os.fsdecode(target) if target else header.linkname,
+def _member(header: tarfile.TarInfo, long: Mapping[bytes, str]) -> Member:
+    kind = _WITHOUT_CONTENT.get(header.type)
+    return Member(
+        name=long.get(tarfile.GNUTYPE_LONGNAME) or header.name,
+        kind=kind or ("file" if header.isreg() else "other"),
+        target=long.get(tarfile.GNUTYPE_LONGLINK) or header.linkname,
         mode=header.mode,
-        mtime=_seconds(given[b"mtime"]) if b"mtime" in given else header.mtime,
-        size=size,
+        mtime=header.mtime,
+        size=0 if kind else header.size,
     )
-    return member, extents
-
-
-def _kind(header: tarfile.TarInfo, given: Attributes) -> Kind:
-    if b"GNU.sparse.size" in given:  # a form before 1.0, which tar writes only if asked to
-        return "other"
-    return _WITHOUT_CONTENT.get(header.type) or ("file" if header.isreg() else "other")
-
-
-def _size(
-    header: tarfile.TarInfo, block: bytes, given: Attributes, stream: ByteStream
-) -> tuple[int, Extents]:
-    """The bytes of a file, and which parts of it follow in the archive."""
-    if header.type in _WITHOUT_CONTENT:
-        return 0, ()
-    stored = decimal(given[b"size"]) if b"size" in given else header.size
-    if header.type == tarfile.GNUTYPE_SPARSE:
-        return gnu(block, stream, stored)
-    if given.get(b"GNU.sparse.major") == b"1":
-        size = decimal(given.get(b"GNU.sparse.realsize", b""))
-        return size, pax(size, stream, stored)
-    return stored, ((0, stored),)
-
-
-def _seconds(text: bytes) -> float:
-    if not _SECONDS.fullmatch(text):
-        raise BadArchive(f"{text[:40]!r} is not a time")
-    return float(text)
-
-
-def _content(stream: ByteStream, extents: Extents) -> Content:
-    for at, size in extents:
-        for piece in stream.pieces(size):
-            yield at, piece
-            at += len(piece)
 
 
 def _padding(size: int) -> int:

@@ -15,7 +15,7 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.ledger.request import script_file
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
 from slurmgen.results.archive import NEVER_FETCHED, SILENCE, BadArchive, ByteStream, members, refusal
-from slurmgen.results.folder import Staged, place, stage
+from slurmgen.results.folder import place, stage
 from slurmgen.slurm import commands, replies
 from slurmgen.status.job import Job, run_folder
 from slurmgen.status.slurm import call
@@ -40,12 +40,13 @@ FOUND = (
 _BEGIN = 'touch -- "${1%/runs/*}/submissions/${1##*/}/fetching" 2>/dev/null; '
 _END = 'cd -- "${1%/runs/*}/submissions/${1##*/}" && mv -f fetching fetched'
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
-_PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
+_PACK = f"{_BEGIN}{FOUND} | {{ TAR_OPTIONS= tar -c --format=gnu --null -T - -f - || [ $? = 1 ]; }}"
 
 
-class Fetched(Struct, frozen=True):
-    """The outcome of fetching, by the names of files."""
+class Results(Struct, frozen=True, kw_only=True):
+    """The results of a job: the local folder, and the state of each file, by its name in the folder."""
 
+    folder: Path
     new: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     "They were here already, with the same content."
@@ -56,6 +57,11 @@ class Fetched(Struct, frozen=True):
     reasons: dict[str, str] = {}
     "Why, for each that was refused."
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files of the job that are in the folder, fetched now or earlier."""
+        return tuple(self.folder / name for name in sorted((*self.new, *self.same)))
+
 
 def fetch(
     transport: Transport,
@@ -65,7 +71,7 @@ def fetch(
     *,
     overwrite: bool = False,
     max_size: int = MAX_SIZE,
-) -> Fetched:
+) -> Results:
     """Bring what a job made in `folder` into the folder `to`, which is made if need be.
 
     Nothing is written outside `to`, nor through a link in it, whatever the remote host sends.
@@ -82,7 +88,7 @@ def fetch(
     with _writable(to), _made(to) as here, _staging(here) as staging:
         parts = transport.stream(command, timeout=SILENCE)
         try:
-            staged = stage(members(ByteStream(parts)), Path(staging), max_size)
+            files, refused = stage(members(ByteStream(parts)), Path(staging), max_size)
         except BadArchive as error:
             raise TransferFailed(
                 f"{transport.where} sent no valid archive of {folder}: {error}",
@@ -90,23 +96,13 @@ def fetch(
             ) from None
         except CommandFailed as error:
             raise TransferFailed(f"{folder} could not be fetched: {error.fact}", error.hint) from None
-        return _fetched(staged, here, overwrite=overwrite)
-
-
-def note_fetched(transport: Transport, folder: str) -> None:
-    """Note that all results of a run were fetched, for prune.sh; a failure only makes it ask."""
-    with suppress(RemoteError):
-        transport.run(["sh", "-c", _END, "fetched", folder], timeout=COMMAND_TIMEOUT)
-
-
-def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:
-    outcomes = place(staged.files, to, overwrite=overwrite)
-    names = {
-        kind: tuple(sorted(name for name, (one, _) in outcomes.items() if one == kind))
+        outcomes = place(files, here, overwrite=overwrite)
+    refused |= {name: reason for name, (kind, reason) in outcomes.items() if kind == "refused"}
+    new, same, kept = (
+        tuple(sorted(name for name, (one, _) in outcomes.items() if one == kind))
         for kind in ("new", "same", "kept")
-    }
-    reasons = staged.refused | {name: why for name, (kind, why) in outcomes.items() if kind == "refused"}
-    return Fetched(**names, refused=tuple(sorted(reasons)), reasons=reasons)
+    )
+    return Results(folder=to, new=new, same=same, kept=kept, refused=tuple(sorted(refused)), reasons=refused)
 
 
 def find_tests(patterns: Sequence[str]) -> list[str]:
@@ -204,17 +200,6 @@ def _files(rows: list[bytes]) -> Iterator[Made]:
             yield Made(name, int(size), int(changed), refusal(name) or "")
 
 
-class Results(Fetched, frozen=True, kw_only=True):
-    """The results of a job: the local folder, and the state of each file, by its name in the folder."""
-
-    folder: Path
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files of the job that are in the folder, fetched now or earlier."""
-        return tuple(self.folder / name for name in sorted((*self.new, *self.same)))
-
-
 def fetch_results(
     transport: Transport,
     job: Job,
@@ -235,11 +220,11 @@ def fetch_results(
     remote = record_of(job).folder
     fetched = fetch(transport, remote, folder, patterns, overwrite=overwrite, max_size=max_size)
     if not (patterns or fetched.kept or fetched.refused):
-        note_fetched(transport, remote)
+        with suppress(RemoteError):  # then prune.sh only asks
+            transport.run(["sh", "-c", _END, "fetched", remote], timeout=COMMAND_TIMEOUT)
     if is_new and _is_in_project(folder):
         _ignore(folder)
-    values = {field: getattr(fetched, field) for field in Fetched.__struct_fields__}
-    return Results(folder=folder, **values)
+    return fetched
 
 
 def of_task(job: Job, patterns: Sequence[str]) -> Sequence[str]:
@@ -319,15 +304,8 @@ _READ_FILE = (
 )
 
 
-class Content(Struct, frozen=True):
-    """A file: its size in bytes when it was opened, and its parts."""
-
-    size: int
-    parts: Iterator[bytes]
-
-
-def read_file(transport: Transport, folder: str, name: str) -> Content:
-    """Open a file of a job.
+def read_file(transport: Transport, folder: str, name: str) -> tuple[int, Iterator[bytes]]:
+    """The size of a file of a job in bytes, when it is opened, and its parts.
 
     Args:
         name: the path of the file in it, as `list_results` returns it.
@@ -345,7 +323,7 @@ def read_file(transport: Transport, folder: str, name: str) -> Content:
         raise TransferFailed(f"{name} cannot be read: {error.fact}", error.hint) from None
     except BadArchive as error:
         raise _broken(transport, name, error) from None
-    return Content(int(size), _parts(transport, name, stream, int(size)))
+    return int(size), _parts(transport, name, stream, int(size))
 
 
 def _parts(transport: Transport, name: str, stream: ByteStream, size: int) -> Iterator[bytes]:
@@ -374,8 +352,10 @@ def submitted_script(transport: Transport, job: Job) -> str:
         CommandFailed: neither exists any more.
     """
     kept = call(transport, commands.batch_script(job.id))
-    if not kept.returncode and kept.stdout.startswith(b"#!") and _is_its_own(transport, job):
-        return kept.stdout[:MOST_SCRIPT_BYTES].decode(errors="replace")
+    if not kept.returncode and kept.stdout.startswith(b"#!"):
+        shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
+        if any(replies.is_of(state, job.id) for state in shown):
+            return kept.stdout[:MOST_SCRIPT_BYTES].decode(errors="replace")
     record = record_of(job)
     path = f"{record.folder}/{script_file(record)}"
     found = transport.run(
@@ -384,8 +364,3 @@ def submitted_script(transport: Transport, job: Job) -> str:
     if found.returncode:
         raise CommandFailed(f"the script of job {job.id} is gone from {transport.where}", "Was it pruned?")
     return found.out
-
-
-def _is_its_own(transport: Transport, job: Job) -> bool:
-    shown = replies.scontrol(call(transport, commands.scontrol(job.id)).out)
-    return any(replies.is_of(state, job.id) for state in shown)

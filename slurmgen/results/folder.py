@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-
 from slurmgen.errors import RequestError
 from slurmgen.results.archive import MAX_DEPTH, Content, Member, parts_of, refusal, reserved
 from slurmgen.slurm.units import canonical_size
@@ -152,17 +150,12 @@ _LAST_TIME = 1 << 33
 "Seconds since 1970, in the year 2242."
 
 
-class Staged(Struct, frozen=True):
-    """What an archive has, by the names in it."""
-
-    files: dict[str, Path]
-    "Where files and symlinks are staged."
-    refused: dict[str, str]
-    "Why others were left out."
-
-
-def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int) -> Staged:
+def stage(
+    members: Iterable[tuple[Member, Content]], folder: Path, max_size: int
+) -> tuple[dict[str, Path], dict[str, str]]:
     """Write files and links into an empty folder that no other user may write to.
+
+    Returns where they are, and why others were left out, by the names in the archive.
 
     Raises:
         RequestError: there are more files or bytes.
@@ -182,7 +175,7 @@ def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int
             refused[member.name.removeprefix("./")] = reason
         else:
             files["/".join(parts_of(member.name))] = path
-    return Staged(files, refused)
+    return files, refused
 
 
 def _require_room(number: int, left: int, max_size: int) -> None:
@@ -211,10 +204,7 @@ def _write(member: Member, content: Content, path: Path, files: Mapping[str, Pat
 def _write_file(member: Member, content: Content, path: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _safe_mode(member.mode))
     with os.fdopen(descriptor, "wb") as file:
-        for at, piece in content:
-            file.seek(at)
-            file.write(piece)
-        file.truncate(member.size)  # it may end with a hole
+        file.writelines(content)
         seconds = min(max(member.mtime, 0), _LAST_TIME)
         os.utime(descriptor, (seconds, seconds))
 

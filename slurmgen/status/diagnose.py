@@ -8,35 +8,22 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from slurmgen.status.evidence import Log, Part, Shown, reports
+from slurmgen.status.evidence import Log, Piece, reports
 from slurmgen.status.failure import Why, diagnosed
 
 _BLOCK = 1 << 20
-
-
 _TAIL = 4
 "Blocks of a log's end that are searched: a failure of Lightning writes 20 kB for each rank."
-
-
 _HEAD = 1 << 16
 "Bytes of a log's beginning, which shows how the job was set up,"
-
-
 _FIRST = 1 << 16
 "from its first failure on, and"
-
-
 _KEPT = 1 << 17
 "of its end, without the frames of tracebacks, that are read."
-
-
 _FRAME = re.compile(rb'^(?:\[[^]\n]{0,40}\]: ?){0,2}(?:    |  File "|frame #\d)[^\n]*', re.MULTILINE)
-
-
 _FAILURE = b"Traceback (most recent call last)"
-
-
 _MOST_EVIDENCE = 100
+_KINDS: dict[str, str] = {"own": "slurm", "memory": "slurm", "fatal": "cause", "lack": "cause"}
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -89,7 +76,11 @@ def _evidence(log: Log) -> Iterator[Evidence]:
     ended = ((log.at(max(0, log.text.find(one.line))), "report", one.line) for one in reports(log.text))
     raised = [(one.at, "exception", one.line) for one in log.raised]
     inside = {at for at, _, _ in raised}
-    shown = ((one.at, _kind(one), one.line) for one in log.signs if one.at not in inside)
+    shown = (
+        (one.at, _KINDS.get(one.sign.kind, one.sign.kind), one.line)
+        for one in log.signs
+        if one.at not in inside
+    )
     for at, kind, line in sorted({*ended, *raised, *shown}):
         yield Evidence(
             file=log.file(at),
@@ -99,11 +90,6 @@ def _evidence(log: Log) -> Iterator[Evidence]:
             kind=kind,
             line=line,
         )
-
-
-def _kind(shown: Shown) -> str:
-    same = {"own": "slurm", "memory": "slurm", "fatal": "cause", "lack": "cause"}
-    return same.get(shown.sign.kind, shown.sign.kind)
 
 
 def _ranks(names: Sequence[str]) -> dict[str, int]:
@@ -124,7 +110,7 @@ def _ranks(names: Sequence[str]) -> dict[str, int]:
     return ranks
 
 
-def _parts(stream: BinaryIO, name: str, rank: int | None) -> list[Part]:
+def _parts(stream: BinaryIO, name: str, rank: int | None) -> list[Piece]:
     """The beginning of a log, its first failure, and its end, each once."""
     tail: deque[bytes] = deque(maxlen=_TAIL)
     head, first, first_line, lines = b"", b"", 0, 0
@@ -152,7 +138,7 @@ def _block(stream: BinaryIO) -> bytes:
 
 def _joined(
     head: bytes, first: tuple[bytes, int], end: tuple[bytes, int], name: str, rank: int | None
-) -> list[Part]:
+) -> list[Piece]:
     """The pieces of a log in their order. A piece that the end has too is left out."""
     text, number = end
     pieces = []
@@ -161,9 +147,7 @@ def _joined(
         if head.count(b"\n") < first[1] < number:
             pieces.append(first)
     pieces += _last(text if len(text) <= _KEPT else _FRAME.sub(b"", text), number)
-    return [
-        Part(text.decode(errors="replace"), first=number, file=name, rank=rank) for text, number in pieces
-    ]
+    return [Piece(text.decode(errors="replace"), ((0, number),), name, rank) for text, number in pieces]
 
 
 def _last(text: bytes, number: int) -> Iterator[tuple[bytes, int]]:

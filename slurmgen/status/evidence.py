@@ -13,13 +13,8 @@ from slurmgen.status.failure_patterns import SIGNS, Sign
 
 LONGEST = 300
 "Characters of a line that are shown."
-
-
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-
-
 _HARMLESS = ("Exception ignored in", "--- Logging error ---")
-
 
 # Of `srun --label`, of torchrun's --tee, of PyTorch, of mpirun --tag-output, of Ray, and of a traceback in
 # torchrun's summary.
@@ -29,37 +24,21 @@ _PREFIX = re.compile(
     r"(?:\[[a-z]{0,10} ?\d{1,6}\]: ?){0,2}(?:  traceback : |  (?=\S))?"
 )
 
-
 # The line before it may lack its end. rich draws a box around it.
 _TRACEBACK = re.compile(
     rf"({_PREFIX.pattern})(?:╭─{{1,200}} )?(Original )?"
     r"Traceback \(most recent call last\)(?::| ─{1,200}╮)\s*$"
 )
-
-
 _CAUGHT = re.compile(r"Caught \w{1,60} in ")
-
-
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|^\[\d{1,6},(\d{1,6})\]<std")
-
-
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*|:)?$")
-
 
 # A capital after the first letter, but in the name of the module; or a name without one.
 _EXCEPTION_NAME = re.compile(r"(?!^)[A-Z]\w*$|^(?:Exception|Error|socket\.timeout)$")
-
-
 _BARE = re.compile(r"(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception): \S")
-
-
 _STYLE = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\))")
-
-
 _BAR = re.compile(r"\d{1,3}%\|[^|\n]{0,200}\|[^\[\n]{0,60}\[[^\]\n]{0,100}\]")
 "A progress bar of tqdm, which does not end its line."
-
-
 _PROGRESS = re.compile(
     r"(?i)\b(?:epoch|step|iter|iteration|batch|update)s?\b[\s:=\[#/]{0,4}\d"
     r"|\b(?:loss|lr|accuracy|acc|ppl|grad_norm|mfu)[\"']?\s{0,3}[:=]?\s{0,3}(?:[-\d]|nan|inf)"
@@ -67,8 +46,6 @@ _PROGRESS = re.compile(
     r"|Requirement already satisfied|Successfully installed"
 )
 "What a program writes that goes on."
-
-
 _CHAT = re.compile(
     r"(?i)^\W{0,9}(?:(?:step|epoch|iter|iteration|batch|sample|example)s?\W{0,3}\d{1,9}\W{1,4})?"
     r"(?:\w{1,20} )?"
@@ -76,67 +53,31 @@ _CHAT = re.compile(
     r"|reference|prediction|target)s?(?: \w{1,20}){0,2} ?:"
 )
 "Text that a model reads or writes."
-
-
 _WEAK = re.compile(r"(?i)\b(?:warn(?:ing)?|userwarning|futurewarning|info|debug|notice|retrying)\b")
-
-
 _LAUNCHER = re.compile(r"(?:srun|slurmgen|slurmstepd(?:-\S{1,60})?): |\s*$|[=\-*#~\s]{10,}$")
 "What neither a program nor its shell writes, or what says nothing."
-
-
 _TIME = re.compile(r"(?:\d{4}-)?(\d\d)[-/](\d\d)[T _](\d\d:\d\d:\d\d)|\b[EWIF](\d\d)(\d\d) (\d\d:\d\d:\d\d)")
-
-
 _ROOT_CAUSE = "Root Cause (first observed failure):"
-
-
 _FIELD = re.compile(r"(?:^|\s)(time|host|rank|exitcode)\s{1,10}: (\S{1,100})")
-
-
 _LOCAL = re.compile(r"(?:ip6-)?localhost(?:\.|$)|127\.|::1$")
-
-
 _LABEL = re.compile(r"(\d{1,6}): ")
-
-
 _FIELDS_WITHIN = 40
-
-
 _MOST_REPORTS = 500
-
-
 _WORKER = re.compile(r"failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,6})")
-
-
 _SPAWNED = re.compile(r"\bprocess (\d{1,6}) terminated with (?:signal (SIG\w{1,10})|exit code (\d{1,9}))")
-
-
 _TASK = re.compile(r"srun: error: (\S{1,100}): tasks? ([\d,-]{1,200}): (.{1,100})")
-
-
 _COMMAND = re.compile(r": line (\d{1,9}): +\d{1,9} ([A-Z][a-z]{1,30}(?: [a-z]{1,30}){0,2})")
-
-
 _EXITED = re.compile(r"Exited with exit code (\d{1,9})")
-
-
 _TERMINATION = re.compile(
     r"Terminating (?:StepId=|job step )|Job step aborted: Waiting"
     r"|\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT"
 )
-
-
 _RESTARTED = re.compile(
     r"CANCELLED AT \S{1,40} DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)"
     r"|^slurmgen: segment [0-9]{1,9} of [0-9]{1,9} (?:is unfinished|was ended by Slurm)",
     re.MULTILINE,
 )
-
-
 _TORCHRUN = re.compile(r"torch[./]distributed[./](?:elastic|run)\b")
-
-
 _SIGNAL_NUMBERS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 
 
@@ -153,17 +94,15 @@ def _run_start(log: str) -> int:
 
 
 _LONG_HEAD = 20
-
-
 _FAULT = re.compile("rror|Traceback|srun: ")
 
 
-class Part(Struct, frozen=True):
+class Piece(Struct, frozen=True):
     """A piece of a log that was read."""
 
     text: str
-    first: int = 0
-    "The number of its first line; 0 if that is not known."
+    numbers: tuple[tuple[int, int], ...] = ()
+    "Places in it, by the index of a line, with the number of that line in its file; the others follow."
     file: str = ""
     rank: int | None = None
     "The rank that wrote all of it, if it is known."
@@ -176,9 +115,9 @@ def _shows_progress(line: str) -> bool:
 class Log:
     """The lines of one or several logs, without what styles them; a progress bar is a line."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[Piece]) -> None:
         self.lines: list[str] = []
-        self._places: list[tuple[int, Part]] = []
+        self._places: list[tuple[int, Piece]] = []
         for part in parts:
             self._add(part)
         self.text = "\n".join(self.lines)
@@ -188,7 +127,7 @@ class Log:
         self._progress = [at for at, line in enumerate(self.lines) if _shows_progress(line)]
         self._bars = {at for at in self._progress if _BAR.search(self.lines[at][-LONGEST:])}
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: Piece) -> None:
         start = _run_start(part.text)
         text = _BAR.sub(r"\g<0>\r", _STYLE.sub("", part.text[start:])).replace("\r\n", "\n")
         for offset, line in enumerate(text.split("\n"), part.text.count("\n", 0, start)):
@@ -202,8 +141,9 @@ class Log:
 
     def number(self, at: int) -> int | None:
         """The number of a line in its file, if it is known."""
-        offset, part = self._places[at]
-        return part.first + offset if part.first else None
+        offset, piece = self._places[at]
+        known = [number + offset - index for index, number in piece.numbers if index <= offset]
+        return known[-1] if known else None
 
     @property
     def has_files(self) -> bool:
@@ -247,9 +187,9 @@ class Log:
         return reader.found
 
     @cached_property
-    def signs(self) -> "list[Shown]":
+    def signs(self) -> "list[Seen]":
         """The signs in the order of their lines; of several on one line, the first of the table."""
-        found: dict[int, Shown] = {}
+        found: dict[int, Seen] = {}
         for sign in SIGNS:
             for match in islice(re.finditer(sign.pattern, self.text, re.MULTILINE), _MOST_SIGNS):
                 at = self.at(match.start())
@@ -281,7 +221,7 @@ class Raised(Struct, frozen=True):
     in_traceback: bool = True
 
 
-class Shown(Struct, frozen=True):
+class Seen(Struct, frozen=True):
     """A sign that a log has."""
 
     sign: Sign
@@ -310,12 +250,7 @@ class Ended(Struct, frozen=True):
     @property
     def who(self) -> str:
         """The process, and its node if that is known."""
-        return self.name + self.on_node
-
-    @property
-    def on_node(self) -> str:
-        """Where it ran; nothing if that is not known."""
-        return f" on {self.node}" if self.node else ""
+        return f"{self.name} on {self.node}" if self.node else self.name
 
     def may_be(self, rank: int | None) -> bool:
         """Whether the report may be about that rank."""
@@ -380,9 +315,6 @@ def _message(log: Log, at: int, text: str) -> str:
 _GNU_QUOTED = re.compile(r"`[^`'\n]{0,100}'")
 
 
-_QUOTES = re.compile(r"(?<![\w'])'(?=\S)"), re.compile(r"(?<=\S)'(?!\w)")
-
-
 def _is_quoted(line: str, column: int) -> bool:
     """Whether a place of a line is in a quotation, or in what a model reads or writes."""
     before = _GNU_QUOTED.sub("", line[:column][-2000:])
@@ -397,11 +329,11 @@ def _is_quoted(line: str, column: int) -> bool:
     )
 
 
-def _shown(log: Log, sign: Sign, match: re.Match[str], at: int) -> Shown:
+def _shown(log: Log, sign: Sign, match: re.Match[str], at: int) -> Seen:
     line = log.lines[at][:80]
     is_weak = sign.kind in ("cause", "setup", "lack") and bool(_WEAK.search(line)) and "NCCL WARN" not in line
     value = next(filter(None, match.groups()), "")[:LONGEST]
-    return Shown(sign, at, line_of(match), value, log.rank(at), is_weak)
+    return Seen(sign, at, line_of(match), value, log.rank(at), is_weak)
 
 
 _MOST_SIGNS = 100
@@ -482,20 +414,19 @@ def _torchrun_workers(log: str) -> Iterator[Ended]:
 def _worker(name: str, code: str, line: str, node: str = "", rank: int | None = None) -> Ended:
     """A process by its exit code as Python has it, which is negative after a signal."""
     number = int(code) if re.fullmatch("-?[0-9]{1,9}", code) else 1
-    ended = _ended(name, line, max(number, 0), max(-number, 0), _one(rank))
-    return structs.replace(ended, node=node)
+    return _ended(name, line, max(number, 0), max(-number, 0), _one(rank), node)
 
 
 def _one(rank: int | None) -> tuple[range, ...]:
     return () if rank is None else (range(rank, rank + 1),)
 
 
-def _ended(name: str, line: str, status: int, number: int, ranks: tuple[range, ...] = ()) -> Ended:
+def _ended(
+    name: str, line: str, status: int, number: int, ranks: tuple[range, ...] = (), node: str = ""
+) -> Ended:
     """A report; a shell's exit status of 128 + N stands for signal N."""
     by_shell = status - 128 if 128 < status <= 128 + 64 else 0
-    return Ended(
-        name, line[:LONGEST], status=0 if by_shell else status, signal=by_shell or number, ranks=ranks
-    )
+    return Ended(name, line[:LONGEST], node, 0 if by_shell else status, by_shell or number, ranks)
 
 
 def _spawned(log: str) -> Iterator[Ended]:
@@ -512,9 +443,10 @@ def _tasks(log: str, *, are_launchers: bool) -> Iterator[Ended]:
         exited = _EXITED.match(match[3])
         ranks = () if are_launchers else tuple(_ranges(match[2]))
         name = f"task{'s' if re.search('[,-]', match[2]) else ''} {match[2]}"
-        ended = _ended(name, line_of(match), int(exited[1]) if exited else 0, _number(match[3]), ranks)
+        status = int(exited[1]) if exited else 0
+        ended = _ended(name, line_of(match), status, _number(match[3]), ranks, match[1])
         if ended.signal or (ended.status and not are_launchers):
-            yield structs.replace(ended, node=match[1], by_launcher=match.start() > end)
+            yield structs.replace(ended, by_launcher=match.start() > end)
 
 
 def _ranges(tasks: str) -> Iterator[range]:

@@ -12,15 +12,7 @@ from msgspec import Struct, structs
 
 from slurmgen.slurm import units
 from slurmgen.slurm.replies import JobState, in_one_form
-from slurmgen.status.evidence import (
-    LONGEST,
-    Ended,
-    Log,
-    Part,
-    Raised,
-    Shown,
-    reports,
-)
+from slurmgen.status.evidence import LONGEST, Ended, Log, Piece, Raised, Seen, reports
 from slurmgen.status.failure_patterns import (
     AGAIN,
     CONSEQUENCE,
@@ -33,8 +25,6 @@ from slurmgen.status.failure_patterns import (
 
 LOG_END = 65_536
 "Bytes of a log's end that are searched, after the frames of tracebacks are left out."
-
-
 NO_FOLDER = "slurmgen: the folder of this log does not exist any more; it was pruned or moved"
 "The end of such a log."
 
@@ -51,7 +41,7 @@ class Why(Struct, frozen=True):
     number: int | None = None
     "The number of that line in its file, if it is known."
     file: str = ""
-    "The file of that line, if there are several."
+    "The file of that line, if it is known."
     rank: int | None = None
     "The rank that failed, if it is known."
     node: str = ""
@@ -74,42 +64,38 @@ SIGNALS = {
     15: ("ended with SIGTERM: another program terminated it", ""),
 }
 "What each signal means for the process that it ended, and what to do."
-
-
 _ABORTED, _KILLED, _TERMINATED = 6, 9, 15
-
-
 _STATUSES = {126: "a command of its script cannot be executed", 127: "a command of its script was not found"}
-
-
 _EXPORT = re.compile(r"\s(--exp(?:o|or|ort)?[= ](\S{1,200}))")
 
 
-def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
+def why(job: JobState, log: Sequence[Piece] = (), seen: Why | None = None) -> Why | None:
     """Why a job failed, as far as its record or the end of its log shows it; None if it did not.
 
     Args:
         job: Slurm's record of the job.
-        log: the end of its log; nothing if there is no log any more.
+        log: the ends of its log and of its file of stderr; nothing if there are none any more.
         seen: the reason that was found earlier, when there may have been a log.
     """
     if not job.ended or job.state == "COMPLETED":
         return None
     if job.state != "FAILED":
         return _recorded(job)
-    if log.startswith(NO_FOLDER):
+    if any(piece.text.startswith(NO_FOLDER) for piece in log):
         known = _out_of_memory(job) or seen or _not_started(job)
         return known or structs.replace(_by_exit_code(job), line=NO_FOLDER.partition(" ")[2])
-    earlier = None if log else seen
-    known = _out_of_memory(job) or earlier or _not_started(job)
-    return known or _logged(Log([Part(log)]), job)
+    earlier = None if any(piece.text.strip() for piece in log) else seen
+    if known := _out_of_memory(job) or earlier or _not_started(job):
+        return known
+    lines, only_node = Log(log), "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
+    return diagnosed(lines, only_node) or _with_ending(_by_exit_code(job), lines)
 
 
-def with_logged_code(job: JobState, log: str) -> JobState:
+def with_logged_code(job: JobState, log: Sequence[Piece]) -> JobState:
     """The record with its exact exit code, where a process that ended with it shows it in the log."""
     if job.is_exact is not False:
         return job
-    lines = Log([Part(log)])
+    lines = Log(log)
     ended = (f"{one.status}:{one.signal}" for one in reports(lines.text))
     # Python exits with 1 after an exception.
     return job.with_exact([*ended, *("1:0" for one in lines.raised if one.in_traceback)])
@@ -128,10 +114,7 @@ def _recorded(job: JobState) -> Why:
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
     words = {
-        "TIMEOUT": (
-            f"it reached its time limit{limit}",
-            RUN_AGAIN,
-        ),
+        "TIMEOUT": (f"it reached its time limit{limit}", RUN_AGAIN),
         "OUT_OF_MEMORY": (_memory(job), MORE_MEMORY),
         "NODE_FAIL": (f"one of its nodes failed{node}", AGAIN),
         "BOOT_FAIL": (f"one of its nodes did not start{node}", AGAIN),
@@ -175,9 +158,8 @@ def with_lost_environment(reason: Why, submit_line: str) -> Why:
     if not options or "ALL" in options[-1][1].split(","):
         return reason
     what = f"{reason.what}; it was submitted with {options[-1][0]}, which srun follows too (SLURM_EXPORT_ENV)"
-    return Why(
-        what, "Add --export=ALL to each srun, and set PATH or load modules in the script.", reason.line
-    )
+    todo = "Add --export=ALL to each srun, and set PATH or load modules in the script."
+    return structs.replace(reason, what=what, todo=todo)
 
 
 def _signal(job: JobState) -> int:
@@ -196,15 +178,6 @@ def _not_started(job: JobState) -> Why | None:
     )
 
 
-def _only_node(job: JobState) -> str:
-    """The node of a job that has one; else empty."""
-    return "" if re.search(r"[\s\[,]", job.nodes) else job.nodes
-
-
-def _logged(log: Log, job: JobState) -> Why:
-    return diagnosed(log, _only_node(job)) or _with_ending(_by_exit_code(job), log)
-
-
 def diagnosed(log: Log, only_node: str = "") -> Why | None:
     """The first cause that a log shows; None if it shows none."""
     cause = _Evidence(log, only_node).cause()
@@ -217,20 +190,13 @@ def _with_ending(known: Why, log: Log) -> Why:
 
 
 RAISED = "Python raised an error"
-
-
 ENDS_WITH = "nothing in it says why; it ends with\n"
 "Before the last lines of a log without a cause."
 
-
 # Of these, Python or a library may say more before it ends so: after an exception in C++, or at the exit.
 _SPOKEN = {_ABORTED, 11, _TERMINATED}
-
-
 _BELIEVED_STEPS = 3
 "Lines of progress after a traceback that other ranks may still write."
-
-
 _BELIEVED_WORDS = 30
 "Lines of programs after a failure of the shell, without another failure."
 
@@ -299,20 +265,20 @@ class _Evidence:
         first, report = next(seen, (next(iter(causes), None), None))
         return self._of_exception(first, report) if first else None
 
-    def _order(self, one: Raised | Shown) -> tuple[str, int]:
+    def _order(self, one: Raised | Seen) -> tuple[str, int]:
         """By time where several files have one, else by place."""
         return (self.log.time(one.at) if self.log.has_files else "", one.at)
 
-    def _earliest(self, raised: Iterable[Raised]) -> Raised | Shown | None:
+    def _earliest(self, raised: Iterable[Raised]) -> Raised | Seen | None:
         """The first exception or sign that ended a process; tracebacks count before single lines."""
         tracebacks = [one for one in raised if one.in_traceback and self._is_last(one.at, _BELIEVED_STEPS)]
         bare = [one for one in raised if not one.in_traceback and self._is_last(one.at)]
         fatal = [one for one in self._believed("fatal", "lack") if one.sign.kind == "fatal" or not tracebacks]
-        certain: list[Raised | Shown] = [*tracebacks, *fatal]
-        weak: list[Raised | Shown] = [*bare, *self._believed("cause")]
+        certain: list[Raised | Seen] = [*tracebacks, *fatal]
+        weak: list[Raised | Seen] = [*bare, *self._believed("cause")]
         return min(certain or weak, key=self._order, default=None)
 
-    def _believed(self, *kinds: str) -> list[Shown]:
+    def _believed(self, *kinds: str) -> list[Seen]:
         """The signs of some kinds in no traceback and no warning, after which nothing goes on."""
         inside = {one.at for one in self.raised}
         return [
@@ -324,9 +290,9 @@ class _Evidence:
     def _is_last(self, at: int, steps: int = 0) -> bool:
         return self.log.steps_after(at) <= steps
 
-    def _is_lacking(self, one: Raised | Shown) -> bool:
+    def _is_lacking(self, one: Raised | Seen) -> bool:
         """Whether something is missing, which an earlier failure of the set-up may be the reason of."""
-        sign = one.sign if isinstance(one, Shown) else _sign_of(one)
+        sign = one.sign if isinstance(one, Seen) else _sign_of(one)
         return sign is not None and sign.kind in ("lack", "setup")
 
     def _setup(self, before: int) -> Why | None:
@@ -361,8 +327,8 @@ class _Evidence:
         one = next((one for one in raised if one.in_traceback), None)
         return self._of_exception(one, self._ender(one.at, one.line)) if one else None
 
-    def _why(self, one: Raised | Shown) -> Why:
-        if isinstance(one, Shown):
+    def _why(self, one: Raised | Seen) -> Why:
+        if isinstance(one, Seen):
             return self._of_sign(one, self._ender(one.at, one.line))
         return self._of_exception(one, self._ender(one.at, one.line))
 
@@ -396,7 +362,7 @@ class _Evidence:
         why = self._placed(Why(what, todo, line), one.at, who, one.rank)
         return structs.replace(why, what=why.what + message)
 
-    def _of_sign(self, one: Shown, report: Ended | None = None) -> Why:
+    def _of_sign(self, one: Seen, report: Ended | None = None) -> Why:
         if (
             report is None
             and one.rank is not None

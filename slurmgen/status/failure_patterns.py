@@ -10,24 +10,16 @@ from typing import Literal
 from msgspec import Struct
 
 MORE_MEMORY = "Ask for more with --mem, or use less: fewer data-loader workers, a smaller batch."
-
-
 RUN_AGAIN = (
     "Ask for more with --time; or use --requeue, with a script that saves when it is asked to and then "
     "continues (docs/requeue.md)."
 )
-
-
 STOP_EARLIER = (
     "--requeue asked it to stop, and it had not stopped yet: docs/requeue.md says what its script must do; "
     "more seconds in --requeue-signal, as in USR2@300, ask it earlier."
 )
 "Instead, for a job that was submitted with --requeue."
-
-
 AGAIN = "Submit it again; with --requeue, a script that loads its checkpoint continues (docs/requeue.md)."
-
-
 CONSEQUENCE = re.compile(
     r"[Cc]onnection (?:reset|closed|refused|aborted|was likely closed)|Broken pipe|BrokenPipeError"
     r"|Connection\w{0,20}Error:? \[Errno|ChildFailedError|SignalException|SIGTERMException|KeyboardInterrupt"
@@ -38,14 +30,10 @@ CONSEQUENCE = re.compile(
     r"|monitoredBarrier|Timed out (?:waiting|after)|caused pair closure|connectFullMesh|failed to recv"
 )
 "In the last line of a traceback: the process failed only because another one had."
-
-
 TIMED_OUT = re.compile(
     r"[Ww]atchdog (?:caught|got stuck|thread terminated)|what\(\): .{0,400}(?:NCCL|gloo|by peer)"
 )
 "The library that connects the ranks waited too long for one of them, or lost it, and called abort()."
-
-
 Kind = Literal["own", "memory", "slurm", "fatal", "cause", "lack", "setup", "effect", "said"]
 
 
@@ -74,34 +62,22 @@ class Sign(Struct, frozen=True):
 
 # A path at the end of a line, after the last colon and space.
 _PATH = r".{0,400}: '?([^:\n]{1,300}?(?::[^ :\n][^:\n]{0,300}?){0,2})'?$"
-
-
 _ONE_GPU_EACH = "Select the GPU by LOCAL_RANK, as in torch.cuda.set_device(); a node needs a GPU per rank."
-
-
 _ANOTHER_NODE = (
     "`slurmgen nodes add NODE` excludes the node of that rank from new jobs; report it to the site, then "
     "submit again."
 )
-
-
 _SHOW_KERNEL = (
     "Run it once with `--env CUDA_LAUNCH_BLOCKING=1`: the traceback then names the call; an index beyond a "
     "label or an embedding is the usual reason."
 )
-
-
 _LOGIN_NODE = (
     "Compute nodes often have no internet access; download data and models on the login node first, and add "
     "`--env HF_HUB_OFFLINE=1`."
 )
-
-
 _INSTALL_AT_LOGIN = (
     "Compute nodes often have no internet access; make the environment on the login node first."
 )
-
-
 SIGNS = (
     Sign(
         "own",
@@ -118,10 +94,7 @@ SIGNS = (
     ),
     Sign("slurm", r"CANCELLED AT \S{1,40} DUE TO TIME LIMIT", "it reached its time limit", RUN_AGAIN),
     Sign(
-        "slurm",
-        r"CANCELLED AT \S{1,40} DUE TO PREEMPTION",
-        "a job of higher priority took its place",
-        AGAIN,
+        "slurm", r"CANCELLED AT \S{1,40} DUE TO PREEMPTION", "a job of higher priority took its place", AGAIN
     ),
     Sign(
         "slurm",

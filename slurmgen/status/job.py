@@ -89,16 +89,6 @@ def _tasks(state: JobState) -> int:
     return sum(int(last or first) - int(first) + 1 for first, last in parts) if "[" in state.id else 1
 
 
-def states_from_text(text: str, job: JobId) -> tuple[JobState, ...]:
-    """The final states of a job or of one task; empty if the text cannot be read."""
-    try:
-        return tuple(
-            state for state in json.decode(text or "[]", type=list[JobState]) if job.covers(state.id)
-        )
-    except DecodeError:
-        return ()
-
-
 def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tuple[tuple[JobState, ...], str]:
     """Slurm's reply, completed with the final states of the ledger for what Slurm has forgotten.
 
@@ -148,7 +138,8 @@ class Job(Struct, frozen=True):
     @property
     def final(self) -> tuple[JobState, ...]:
         """The final states that the ledger keeps; empty if there are none."""
-        return states_from_text(self.record.final, self.id) if self.record else ()
+        states = from_text(self.record.final, list[JobState]) if self.record else None
+        return tuple(state for state in states or () if self.id.covers(state.id))
 
     @property
     def why(self) -> Why | None:
@@ -297,11 +288,6 @@ def _name_in(root: Path, path: str, job: str) -> str | None:
     return "".join(fixed.get(part, "[^/]*") if at % 2 else re.escape(part) for at, part in enumerate(parts))
 
 
-def is_known(output: str) -> bool:
-    """Whether `log_path` knows all of the patterns; others, such as %N, need what only Slurm knows."""
-    return "%" not in LOG_PATTERN.sub("", output)
-
-
 def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr: bool = False) -> str:
     """The log file of a job, from the ledger or, where that does not suffice, from Slurm.
 
@@ -309,11 +295,18 @@ def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr:
         CommandFailed: the job is a whole array, of which each task has a log, or Slurm knows none.
         RequestError: stderr has no file of its own.
     """
-    if record is None:
-        return query_path(transport, job, stderr=stderr)
-    path = recorded_log(record, str(job), stderr=stderr)
-    is_filled = is_known(record.stderr if stderr else record.output)
-    return path if is_filled else query_path(transport, job, stderr=stderr)
+    if record is not None:
+        path = recorded_log(record, str(job), stderr=stderr)
+        # Other patterns than those of `log_path`, such as %N, need what only Slurm knows.
+        if "%" not in LOG_PATTERN.sub("", record.stderr if stderr else record.output):
+            return path
+    text = call(transport, commands.scontrol(job)).out
+    shown = replies.log_path(text, stderr=stderr)
+    if shown is None or not all(replies.is_of(state, job) for state in replies.scontrol(text)):
+        raise CommandFailed(
+            f"the log of job {job} is not known", "Neither your records nor Slurm on that site know the job."
+        )
+    return shown
 
 
 def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:
@@ -344,22 +337,6 @@ def recorded_logs(record: Record, job: str) -> tuple[str, ...]:
         return tuple(log_path(record.folder, pattern, record.name, job) for pattern in patterns)
     except SlurmgenError:
         return ()
-
-
-def query_path(transport: Transport, job: JobId, *, stderr: bool = False) -> str:
-    """The log file of a job that is not in the ledger, as Slurm reports it.
-
-    Raises:
-        CommandFailed: Slurm no longer knows the job.
-    """
-    text = call(transport, commands.scontrol(job)).out
-    path = replies.log_path(text, stderr=stderr)
-    if path is None or not all(replies.is_of(state, job) for state in replies.scontrol(text)):
-        raise CommandFailed(
-            f"the log of job {job} is not known",
-            "Neither your records nor Slurm on that site know the job.",
-        )
-    return path
 
 
 _SELECTION = re.compile(r"(?P<job>[^\[\]]+)\[(?P<parameters>.+)\]", re.DOTALL)

@@ -10,6 +10,7 @@ from slurmgen.errors import CommandFailed
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches, failed
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import LOG_END, NO_FOLDER
 from slurmgen.status.job import Job, find_log
 from slurmgen.status.slurm import QUERIES_UNTIL_GONE, ended, query_states
@@ -20,30 +21,41 @@ _SEARCHED = 4 << 20
 "Bytes of a log's end that the remote host reads: a failure of Lightning writes 20 kB for each rank."
 # Without the frames of tracebacks and of C++, the failures of many ranks fit into LOG_END. The first failure
 # after which nothing goes on has a quarter of it: a site may append a long report to a log.
-# A NUL ends each log, so the logs themselves must not contain one. The line of the last unfinished run comes
-# first: what a long run writes after it may be more than is kept.
+# The line of the last unfinished run comes first: what a long run writes after it may be more than is kept.
+# The numbers of lines come last: INDEX:NUMBER wherever lines are left out. A NUL ends each log and \001 each
+# part of it, so the logs themselves must not contain them.
 _ENDS = r"""
 export LC_ALL=C
-searched=$1 kept=$2 longest=$3 gone=$4
-shift 4
+searched=$1 kept=$2 longest=$3 counted=$4 gone=$5
+shift 5
 for file do
   [ -d "${file%/*}" ] || printf '%s' "$gone"
-  tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
+  tail -c "$searched" "$file" 2>/dev/null | tr -d '\000\001' |
     grep '^slurmgen: \(run\|segment\) [0-9]' | tail -n 1 | head -c "$longest"
-  tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
-    sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' |
-    grep -v '^\(\[[^]]*\]: *\)*frame #[0-9]' |
-    awk -v kept="$kept" -v end="$(tail -c 1 "$file" 2>/dev/null | tr -d '\000')" '
+  size=$(wc -c <"$file" 2>/dev/null) before=0
+  if [ "${size:-0}" -gt "$counted" ]; then before=-1
+  elif [ "${size:-0}" -gt "$searched" ]; then before=$(head -c "-$searched" "$file" | wc -l)
+  fi
+  printf '\001'
+  tail -c "$searched" "$file" 2>/dev/null | tr -d '\000\001' |
+    awk -v kept="$kept" -v before="$((before))" -v end="$(tail -c 1 "$file" 2>/dev/null | tr -d '\000\001')" '
+      function show(text, number, after) {
+        if (number != expected) numbers = numbers " " shown ":" number
+        shown++; expected = number + 1; printf "%s%s", text, after }
+      /^(\[[^]]*\]: *)*  File "/ || /^(\[[^]]*\]: ?)*    / || /^(\[[^]]*\]: *)*frame #[0-9]/ { next }
       { size = length($0) + 1; if (size > kept) { $0 = substr($0, size - kept + 1); size = kept }
-        line[NR] = $0; all += size
-        while (all > kept && from < NR) { from++; all -= length(line[from]) + 1; delete line[from] } }
+        line[++n] = $0; at[n] = before + NR; all += size
+        while (all > kept && from < n) { from++; all -= length(line[from]) + 1; delete line[from] } }
       /(epoch|step|iter|loss)[^a-z]*[0-9]|[0-9]it\/s/ { if (count && ++steps > 3) count = steps = room = 0 }
       !count && /Traceback \(most recent|^FATAL|Error: / { room = kept / 4 }
-      room > size { first[++count] = $0; at[count] = NR; room -= size; }
+      room > size { first[++count] = $0; of[count] = n; room -= size }
       END {
-        for (n = 1; n <= count && at[n] <= from; n++) { print first[n]; all += length(first[n]) + 1 }
-        while (all > kept && from < NR) { from++; all -= length(line[from]) + 1 }
-        for (n = from + 1; n <= NR; n++) printf "%s%s", line[n], n < NR || end == "" ? "\n" : "" }'
+        shown = 0
+        for (k = 1; k <= count && of[k] <= from; k++) {
+          show(first[k], at[of[k]], "\n"); all += length(first[k]) + 1 }
+        while (all > kept && from < n) { from++; all -= length(line[from]) + 1 }
+        for (k = from + 1; k <= n; k++) show(line[k], at[k], k < n || end == "" ? "\n" : "")
+        if (before >= 0) printf "\001%s", numbers }'
   printf '\000'
 done"""
 _TOGETHER = 8 << 20
@@ -52,6 +64,8 @@ _LEAST = 4096
 "Bytes of a log's end that are read in any case."
 _LINE = 200
 "Bytes of that line, at most."
+_COUNTED = 1 << 30
+"Bytes of a log whose lines are counted, which takes the remote host a second."
 _LOOK = '[ ! -f "$2" ] || { wc -c <"$2" && head -c "$1" "$2"; }'
 
 
@@ -64,7 +78,7 @@ class LogFile(Struct, frozen=True):
     "Whether it looks like text."
 
 
-def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
+def ends(transport: Transport, paths: Sequence[str]) -> list[Piece]:
     """The end of each log without the frames of tracebacks; an empty text for one that cannot be read.
 
     One command reads those of up to some hundred logs. Of very many, less of each is read.
@@ -75,15 +89,24 @@ def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
         for part in batches(paths)
         for start in range(0, len(part), _TOGETHER // most)
     )
-    return [text for part in parts for text in _ends(transport, part, most)]
+    return [piece for part in parts for piece in _ends(transport, part, most)]
 
 
-def _ends(transport: Transport, paths: Sequence[str], most: int) -> list[str]:
-    sizes = (_SEARCHED, most - _LINE, _LINE)
+def _ends(transport: Transport, paths: Sequence[str], most: int) -> list[Piece]:
+    sizes = (_SEARCHED, most - _LINE, _LINE, _COUNTED)
     argv = ["sh", "-c", _ENDS, "ends", *map(str, sizes), NO_FOLDER, *paths]
     completed = transport.run(argv, timeout=COMMAND_TIMEOUT)
-    texts = [text[-LOG_END:] for text in completed.out.split("\0", len(paths))]
-    return [*texts, *[""] * len(paths)][: len(paths)]
+    sent = completed.out.split("\0", len(paths))
+    return list(map(_end, paths, [*sent, *[""] * len(paths)]))
+
+
+def _end(path: str, sent: str) -> Piece:
+    """The end of a log as `_ENDS` prints it."""
+    mark, text, numbers = (*sent.split("\1"), "", "")[:3]
+    whole = mark + text
+    known = re.findall("([0-9]{1,9}):([0-9]{1,18})", numbers) if len(whole) <= LOG_END else []
+    above = mark.count("\n")
+    return Piece(whole[-LOG_END:], tuple((int(at) + above, int(number)) for at, number in known), path)
 
 
 def look(transport: Transport, path: str) -> LogFile:
@@ -101,7 +124,7 @@ def look(transport: Transport, path: str) -> LogFile:
     return LogFile(path, int(size), b"\0" not in head) if exists else LogFile(path)
 
 
-def path_of(transport: Transport, job: Job, *, stderr: bool) -> str:
+def path_of(transport: Transport, job: Job, *, stderr: bool = False) -> str:
     """The log of a job: from the ledger, else from Slurm.
 
     Raises:
@@ -114,12 +137,8 @@ def path_of(transport: Transport, job: Job, *, stderr: bool) -> str:
 
 def is_pruned(transport: Transport, job: Job) -> bool:
     """Whether the folder that the job ran in no longer exists."""
-    return job.record is not None and not has_folder(transport, job.record.folder)
-
-
-def has_folder(transport: Transport, path: str) -> bool:
-    """Whether the remote host has that folder."""
-    return not transport.run(["test", "-d", path], timeout=COMMAND_TIMEOUT).returncode
+    test = ["test", "-d", job.record.folder] if job.record else []
+    return bool(test) and transport.run(test, timeout=COMMAND_TIMEOUT).returncode != 0
 
 
 PART = 1 << 17
@@ -223,8 +242,6 @@ LONGEST_PAUSE = 10.0
 "Seconds between two reads of a log that does not grow; many users share one controller."
 READS_AFTER_END = 3
 "Reads of a log after the job ended, even if the log still grows."
-LONGEST_LINE = 1 << 16
-"Bytes after which a line that does not end is shown, or left out, by its beginning."
 
 # The bytes of the log at which its last lines begin and end, or its last lines of a rank. The log may grow
 # meanwhile. `tail` finds the lines fast only in a file, so that a pipe is read if all tries fail.
@@ -264,11 +281,6 @@ def rank_pattern(rank: int) -> str:
     return rf"^(\[rank{rank}\]| *0*{rank}):"
 
 
-def tail_start(transport: Transport, path: str, lines: int, rank: int | None = None) -> int:
-    """The byte at which `last_lines` begin."""
-    return last_lines(transport, path, lines, rank)[0]
-
-
 def last_lines(transport: Transport, path: str, lines: int, rank: int | None = None) -> tuple[int, int]:
     """The bytes at which the last lines of a log begin and end, or its last ones with the label of a rank.
 
@@ -287,25 +299,19 @@ class OfRank:
     """Passes on only the lines that are labelled with a rank."""
 
     def __init__(self, show: Callable[[bytes], None], rank: int) -> None:
-        self._show = show
-        self._pattern = re.compile(rank_pattern(rank).encode())
-        self._held = b""
+        self._show, self._lines = show, Lines(rank=rank)
         self.found = False
         "Whether there was such a line."
 
     def __call__(self, part: bytes) -> None:
         """Pass on the lines that end in this part."""
-        *lines, self._held = (self._held + part).split(b"\n")
-        if len(self._held) > LONGEST_LINE:
-            lines, self._held = [*lines, self._held], b""
-        for line in lines:
-            if self._pattern.match(line):
-                self.found = True
-                self._show(line + b"\n")
+        for line in self._lines(part):
+            self.found = True
+            self._show(line + b"\n")
 
     def finish(self) -> None:
         """Pass on the last line, which has no end."""
-        if self._held:
+        if self._lines.unfinished:
             self(b"\n")
 
 
@@ -359,11 +365,7 @@ class Followed:
 
 
 def follow(
-    transport: Transport,
-    job: JobId,
-    path: str,
-    shown: Shown,
-    sleep: Callable[[float], None] = time.sleep,
+    transport: Transport, job: JobId, path: str, shown: Shown, sleep: Callable[[float], None] = time.sleep
 ) -> tuple[JobState, ...]:
     """Show the log until the job has ended and its log no longer grows; returns how the job ended."""
     return follow_all(transport, [Followed(job, path, shown)], sleep)[job]

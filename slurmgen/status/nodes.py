@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import ConfigError, RemoteError
+from slurmgen.errors import ConfigError
 from slurmgen.ledger.bad_nodes import DAYS, MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.route import Route
@@ -107,14 +107,6 @@ def with_bad_nodes(transport: Transport, reports: Sequence[Report]) -> list[Repo
         return list(reports)
     found = dict(zip(folders, preflight_reports.read(transport, list(folders.values())), strict=True))
     return [_completed(report, found.get(report.job, Found())) for report in reports]
-
-
-def if_readable(transport: Transport, reports: Sequence[Report]) -> list[Report]:
-    """The same; without it if that cannot be read, as when another connection replaced this one."""
-    try:
-        return with_bad_nodes(transport, reports)
-    except RemoteError:
-        return list(reports)
 
 
 def _failed(report: Report) -> bool:

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from msgspec import DecodeError, Struct, json, structs
+from msgspec import structs
 
-from slurmgen.errors import CommandFailed, ConfigError, SlurmgenError, TwinError
+from slurmgen.errors import CommandFailed, ConfigError, RemoteError, SlurmgenError, TwinError
 from slurmgen.ledger.ledger import Ledger, Record, to_text
 from slurmgen.ledger.races import Races
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.slurm import commands
 from slurmgen.slurm.replies import ENDED, GONE, JobState
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import Why, is_not_found, why, with_logged_code, with_lost_environment
 from slurmgen.status.failure_patterns import RUN_AGAIN, STOP_EARLIER
 from slurmgen.status.job import (
@@ -25,9 +26,9 @@ from slurmgen.status.job import (
     with_final,
 )
 from slurmgen.status.logs import ends
-from slurmgen.status.nodes import if_readable, remember, with_bad_nodes
+from slurmgen.status.nodes import remember, with_bad_nodes
 from slurmgen.status.report import Report, Winner
-from slurmgen.status.segments import decisive, is_unread, requeued, run_state, why_unfinished
+from slurmgen.status.segments import Requeued, decisive, is_unread, requeued, run_state, why_unfinished
 from slurmgen.status.slurm import UNKNOWN, call, outcome, query_states
 
 
@@ -50,26 +51,12 @@ def _with_winner(report: Report, winners: Mapping[str, Record]) -> Report:
 _REMOVE = 'for folder do rm -rf -- "$folder/.slurmgen"; done'
 
 
-class _Request(Struct, frozen=True):
-    secrets: tuple[str, ...] = ()
-
-
-class _Recorded(Struct, frozen=True):
-    request: _Request = _Request()
-
-
 def remove_secrets(transport: Transport, jobs: Iterable[Job]) -> None:
     """Remove the secrets of jobs that never run again; if that fails, the next query or prune does it."""
     records = (job.record for job in jobs if job.is_recorded)
-    if folders := [record.folder for record in records if record and _has_secrets(record)]:
+    if folders := [record.folder for record in records if record and record.asked("secrets")]:
         with suppress(SlurmgenError):
             transport.run(["sh", "-c", _REMOVE, "slurmgen", *folders], timeout=COMMAND_TIMEOUT)
-
-
-def _has_secrets(record: Record) -> bool:
-    with suppress(DecodeError):
-        return bool(record.request and json.decode(record.request, type=_Recorded).request.secrets)
-    return False
 
 
 FAILURES = ENDED - {"COMPLETED"}
@@ -126,24 +113,25 @@ def query_site(
     Raises:
         CommandFailed: Slurm did not reply.
     """
-    ends = {job: job.final for job in jobs if job.final or _was_gone(job)} | dict(known or {})
+    before: dict[Job, Sequence[JobState]] = {job: job.final for job in jobs if job.final}
+    before |= {job: () for job in jobs if job.last_known and job.last_known.state == GONE}
+    before |= known or {}
     replies = query_states(
-        transport, [job.id for job in jobs], {job.id: tuple(states) for job, states in ends.items()}
+        transport, [job.id for job in jobs], {job.id: tuple(states) for job, states in before.items()}
     )
     found = {job: with_final(replies[job.id], job.final) for job in jobs}
-    states = {job: states for job, (states, _) in found.items()}
-    to_read = states if explain else {job: found for job, found in states.items() if job.segments}
+    to_read = {job: states for job, (states, _) in found.items() if explain or job.segments}
     logs = _log_ends(transport, to_read, with_requeues)
-    states = {job: _with_logged_codes(job, one, logs.get(job, "")) for job, one in states.items()}
-    reasons = _with_environment(transport, _reasons(states, logs)) if explain else {}
-    reports = [make_report(job, states[job], found[job][1], reasons.get(job)) for job in jobs]
-    reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
+    reports = []
+    for job in jobs:
+        (states, remembered), log = found[job], logs.get(job, [])
+        failed = _failed(job, states)
+        states = tuple(with_logged_code(state, log) if state is failed else state for state in states)
+        reason = _reason(transport, job, _failed(job, states), log) if explain else None
+        last = requeued("\n".join(piece.text for piece in log))
+        reports.append(make_report(job, states, remembered, reason, last))
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
-
-
-def _was_gone(job: Job) -> bool:
-    return job.last_known is not None and job.last_known.state == GONE
 
 
 def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report:
@@ -157,7 +145,9 @@ def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report
     """
     if job.segments:
         return query_and_save(transport, [job])[0]
-    (report,) = if_readable(transport, [make_report(job, states)])
+    report = make_report(job, states)
+    with suppress(RemoteError):  # another connection may have replaced this one
+        (report,) = with_bad_nodes(transport, [report])
     remove_unneeded_secrets(transport, [report])
     save_final_states([report])
     return report
@@ -179,12 +169,7 @@ def _final(report: Report) -> str:
     return states_text(report.states, tasks_of(report.job.record))
 
 
-def _with_requeues(report: Report, log: str) -> Report:
-    """The report with the last unfinished run by the log, or else by the ledger."""
-    return structs.replace(report, requeued=requeued(log) or report.requeued)
-
-
-def as_run(report: Report) -> Report:
+def _as_run(report: Report) -> Report:
     """Report a job in segments as one run; leave other reports unchanged."""
     if not report.job.segments or not report.states:
         return report
@@ -196,13 +181,18 @@ def as_run(report: Report) -> Report:
 
 
 def make_report(
-    job: Job, states: Sequence[JobState], remembered: str = "", reason: Why | None = None
+    job: Job,
+    states: Sequence[JobState],
+    remembered: str = "",
+    reason: Why | None = None,
+    requeued: Requeued | None = None,
 ) -> Report:
     """Report what Slurm replied, together with what the ledger knows.
 
     Args:
         remembered: why the states come from the ledger, if they do.
         reason: why the job failed; default: the reason that the ledger keeps.
+        requeued: its last unfinished run; default: the one that the ledger keeps.
     """
     used_again = next((state.reason for state in states if state.state == GONE), "")
     states = [state for state in states if state.state != GONE]
@@ -215,10 +205,10 @@ def make_report(
         state=outcome(states),
         states=tuple(states),
         why=_advised(job, reason),
-        requeued=job.requeued,
+        requeued=requeued or job.requeued,
         remembered=remembered,
     )
-    report = as_run(report)
+    report = _as_run(report)
     error = report.main.reason if report.state == UNKNOWN else used_again
     return structs.replace(report, error=error)
 
@@ -285,18 +275,18 @@ def _last_states(reports: Iterable[Report]) -> dict[Record, str]:
 
 def _log_ends(
     transport: Transport, states_of: Mapping[Job, Sequence[JobState]], with_requeues: bool
-) -> dict[Job, str]:
+) -> dict[Job, list[Piece]]:
     """The ends of the logs of jobs that failed or may have been requeued; one command reads them all."""
-    read = {
-        job: _state_to_read(
+    logs: dict[Job, tuple[str, ...]] = {}
+    for job, states in states_of.items():
+        state = _state_to_read(
             job, states, with_requeues=(with_requeues and job.may_requeue) or job.segments > 0
         )
-        for job, states in states_of.items()
-    }
-    logs = {job: _logs_of(job, state) for job, state in read.items() if state}
+        if job.record and state:
+            logs[job] = recorded_logs(job.record, state.id)
     paths = list(dict.fromkeys(path for files in logs.values() for path in files))
-    texts = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
-    return {job: "\n".join(texts[path] for path in files).strip() for job, files in logs.items()}
+    read = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
+    return {job: [read[path] for path in files] for job, files in logs.items()}
 
 
 def _state_to_read(job: Job, states: Sequence[JobState], *, with_requeues: bool) -> JobState | None:
@@ -314,35 +304,14 @@ def _failed(job: Job, states: Sequence[JobState]) -> JobState | None:
     return next((state for state in failed if state.state != "CANCELLED"), next(iter(failed), None))
 
 
-def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str]) -> dict[Job, Why | None]:
-    return {
-        job: why(state, logs.get(job, ""), job.why)
-        for job, states in states_of.items()
-        if (state := _failed(job, states))
-    }
-
-
-def _with_environment(transport: Transport, reasons: dict[Job, Why | None]) -> dict[Job, Why | None]:
-    return {
-        job: _of_environment(transport, job, reason) if reason and is_not_found(reason) else reason
-        for job, reason in reasons.items()
-    }
-
-
-def _of_environment(transport: Transport, job: Job, reason: Why) -> Why:
+def _reason(transport: Transport, job: Job, failed: JobState | None, log: Sequence[Piece]) -> Why | None:
+    """Why a job failed; that a program was not found may come from the environment of the submission."""
+    reason = why(failed, log, job.why) if failed else None
+    if reason is None or not is_not_found(reason):
+        return reason
     if job.why and job.why.what.startswith(reason.what):
         return job.why
     try:
         return with_lost_environment(reason, call(transport, commands.submit_line(job.id)).out)
     except CommandFailed:  # without accounting it is not known
         return reason
-
-
-def _with_logged_codes(job: Job, states: Sequence[JobState], log: str) -> tuple[JobState, ...]:
-    """The states. The job or task whose log was read gets the exit code that the log shows."""
-    read = _failed(job, states)
-    return tuple(with_logged_code(state, log) if state is read else state for state in states)
-
-
-def _logs_of(job: Job, state: JobState) -> tuple[str, ...]:
-    return recorded_logs(job.record, state.id) if job.record else ()

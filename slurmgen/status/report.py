@@ -322,32 +322,27 @@ class Report(Struct, frozen=True, kw_only=True):
         return status or (128 + signal if signal else self.main.other_status or 1)
 
 
-# The fields of a JobObject that a report and a record have under the same name.
-_OF_REPORT = (
-    *("name", "state", "ended", "reason", "waits", "why", "excludes", "requeued", "elapsed", "time_limit"),
-    *("usage", "enough", "lost_to", "error", "remembered", "last_known"),
-)
-_OF_RECORD = ("submitted", "folder", "commit", "dirty", "key", "command", "directory")
-
-
 def to_json(report: Report) -> JobObject:
     """The object that --json prints: always the same keys."""
     job, main, record = report.job, report.main, report.job.record or _NO_RECORD
     tables = tables_of(report)
-    same: dict[str, Any] = {name: getattr(report, name) for name in _OF_REPORT}
-    same |= {name: getattr(record, name) for name in _OF_RECORD} | _codes(main)
-    return JobObject(
-        id=job.id.number,
-        site=job.route.site,
-        via=job.route.via,
-        cluster=job.id.cluster,
-        bad_nodes={node: finding.text for node, finding in report.bad_nodes.items()},
-        start=main.start,
-        nodes=main.nodes,
-        tasks=[_task(state, tables) for state in report.states] if report.is_array else [],
-        log=job.log,
-        **same,
-    )
+    found: dict[str, Any] = {
+        "id": job.id.number,
+        "site": job.route.site,
+        "via": job.route.via,
+        "cluster": job.id.cluster,
+        "bad_nodes": {node: finding.text for node, finding in report.bad_nodes.items()},
+        "start": main.start,
+        "nodes": main.nodes,
+        "tasks": [_task(state, tables) for state in report.states] if report.is_array else [],
+        "log": job.log,
+        **_codes(main),
+    }
+    # The others have the same names in a report or in a record.
+    for name in JobObject.__struct_fields__:
+        if name not in found:
+            found[name] = getattr(report if hasattr(Report, name) else record, name)
+    return JobObject(**found)
 
 
 def tables_of(report: Report) -> dict[str, Table]:

@@ -133,6 +133,8 @@ def _todo(report: Report) -> str:
 def _failure(report: Report) -> Iterator[tuple[str, str]]:
     if report.why and (text := cause(report)):
         yield "why", text
+        place = ":".join(filter(None, [report.why.file, str(report.why.number or "")]))
+        yield from (("at", text) for text in [place] if text)
         yield from (("log", text) for text in report.why.line.splitlines())
         yield from (("do", text) for text in [report.why.todo] if text)
     if not _names_its_bad_node(report):

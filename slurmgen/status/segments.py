@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from msgspec import DecodeError, Struct, json, structs
+from msgspec import Struct
 
 from slurmgen.ledger.ledger import Record
 from slurmgen.slurm.replies import JobState
@@ -90,23 +90,10 @@ _UNFINISHED = (75, 0)
 _CONTINUE = "`slurmgen resubmit {} --segments N` submits it again; its script must find the checkpoint."
 
 
-class _Request(Struct, frozen=True):
-    segments: int | None = None
-
-
-class _Asked(Struct, frozen=True):
-    request: _Request = _Request()
-
-
 def segments_of(record: Record) -> int:
     """The segments that a job may take; 0 for a job without."""
-    if '"segments":' not in record.request:
-        return 0
-    try:
-        number = json.decode(record.request, type=_Asked).request.segments or 0
-    except DecodeError:
-        return 0
-    return number if number > 1 else 0
+    number = record.asked("segments") if '"segments":' in record.request else 0
+    return number if isinstance(number, int) and number > 1 else 0
 
 
 def run_state(states: Sequence[JobState], last: Requeued | None) -> str:
@@ -181,8 +168,3 @@ def which(states: Sequence[JobState], segments: int) -> str:
         shown = _next(waiting)
     number = shown.id.rpartition("_")[2].lstrip("[").partition("-")[0] if shown else "0"
     return f"segment {number} of {segments}"
-
-
-def advised(why: Why | None) -> Why | None:
-    """A reason without the advice to use --requeue, which excludes --segments."""
-    return structs.replace(why, todo="") if why and "--requeue" in why.todo else why

@@ -129,24 +129,23 @@ def query_states(
     Raises:
         CommandFailed: the controller did not reply, which does not mean that the jobs are gone.
     """
-    known = known or {}
-    found = _query_clusters(transport, jobs, known, sleep)
+    known = dict(known or {})
+    queries = _Queries(transport, sleep)
+    found = queries.of_all(jobs, known)
     new = [job for job in jobs if known.get(job) != found[job].states]
     doubtful = [job for job in new if found[job].is_doubtful(None, 1)]
     for number in range(2, _REPLIES + 1):
         if not doubtful:
             break
         sleep(BETWEEN_REPLIES)
-        again = _query_clusters(
-            transport, doubtful, {**known, **{job: found[job].states for job in doubtful}}, sleep
-        )
-        before, found = found, found | again
+        known |= {job: found[job].states for job in doubtful}
+        before, found = found, found | queries.of_all(doubtful, known)
         doubtful = [job for job in doubtful if found[job].is_doubtful(before[job].states, number)]
     return {job: found[job].states for job in jobs}
 
 
-class _Found(Struct, frozen=True):
-    """What the replies have of one job."""
+class _Reply(Struct, frozen=True):
+    """What the replies of one query have of one job."""
 
     states: tuple[JobState, ...]
     is_late: bool
@@ -159,53 +158,100 @@ class _Found(Struct, frozen=True):
         return ended(self.states) and (self.is_late or is_early or self.states != before)
 
 
-def _query_clusters(
-    transport: Transport,
-    jobs: Sequence[JobId],
-    known: Mapping[JobId, tuple[JobState, ...]],
-    sleep: Callable[[float], None],
-) -> dict[JobId, _Found]:
-    clusters: dict[str, list[JobId]] = {}
-    for job in jobs:
-        clusters.setdefault(job.cluster, []).append(job)
-    return {
-        job: found
-        for group in clusters.values()
-        for job, found in _query_cluster(transport, group, known, sleep).items()
-    }
+class _Queries:
+    """Asks Slurm through one connection, and again while it is too busy to reply."""
 
+    def __init__(self, transport: Transport, sleep: Callable[[float], None]) -> None:
+        self._transport, self._sleep = transport, sleep
 
-def _query_cluster(
-    transport: Transport,
-    jobs: list[JobId],
-    known: Mapping[JobId, tuple[JobState, ...]],
-    sleep: Callable[[float], None],
-) -> dict[JobId, _Found]:
-    listed = _query(transport, jobs, commands.squeue, replies.squeue, sleep)
-    queued = {job: _own(job, states) for job, states in listed.items()}
-    past = [job for job in jobs if not queued[job] or any(state.ended for state in queued[job])]
-    recorded: dict[JobId, tuple[JobState, ...]] = {}
-    error, has_accounting = "", True
-    try:
-        recorded = _query(transport, past, commands.sacct, replies.sacct, sleep)
-    except NotInstalled:
-        has_accounting = False
-    except CommandFailed as failed:
-        error = failed.fact
-    accounted = {job: _last_runs(_own(job, recorded.get(job, ()))) for job in jobs}
-    merged = {job: _with_known_codes(_merge(queued[job], accounted[job]), known.get(job, ())) for job in jobs}
-    states = _with_exit_codes(transport, merged, {job for job in jobs if queued[job]}, sleep)
-    if not has_accounting:
-        states = {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
-    return {
-        job: _Found(
-            tuple(map(_compared, states[job]))
-            or _without_record(job, listed[job], recorded.get(job, ()), error),
-            (has_accounting and not error and _is_late(states[job], accounted[job]))
-            or _failed_without_code(states[job]),
-        )
-        for job in jobs
-    }
+    def of_all(
+        self, jobs: Sequence[JobId], known: Mapping[JobId, tuple[JobState, ...]]
+    ) -> dict[JobId, _Reply]:
+        """What Slurm replies about jobs, from each cluster once."""
+        clusters: dict[str, list[JobId]] = {}
+        for job in jobs:
+            clusters.setdefault(job.cluster, []).append(job)
+        found: dict[JobId, _Reply] = {}
+        for group in clusters.values():
+            found |= self._of_cluster(group, known)
+        return found
+
+    def _of_cluster(
+        self, jobs: list[JobId], known: Mapping[JobId, tuple[JobState, ...]]
+    ) -> dict[JobId, _Reply]:
+        listed = self._query(jobs, commands.squeue, replies.squeue)
+        queued = {job: _own(job, states) for job, states in listed.items()}
+        past = [job for job in jobs if not queued[job] or any(state.ended for state in queued[job])]
+        recorded: dict[JobId, tuple[JobState, ...]] = {}
+        error, has_accounting = "", True
+        try:
+            recorded = self._query(past, commands.sacct, replies.sacct)
+        except NotInstalled:
+            has_accounting = False
+        except CommandFailed as failed:
+            error = failed.fact
+        accounted = {job: _last_runs(_own(job, recorded.get(job, ()))) for job in jobs}
+        merged = {
+            job: _with_known_codes(_merge(queued[job], accounted[job]), known.get(job, ())) for job in jobs
+        }
+        states = self._with_exit_codes(merged, {job for job in jobs if queued[job]})
+        if not has_accounting:
+            states = {
+                job: tuple(structs.replace(state, unaccounted=state.ended) for state in one)
+                for job, one in states.items()
+            }
+        return {
+            job: _Reply(
+                tuple(map(_compared, states[job]))
+                or _without_record(job, listed[job], recorded.get(job, ()), error),
+                (has_accounting and not error and _is_late(states[job], accounted[job]))
+                or any(state.state == "FAILED" and not state.exit_code for state in states[job]),
+            )
+            for job in jobs
+        }
+
+    def _query(
+        self,
+        jobs: Sequence[JobId],
+        command: Callable[..., list[str]],
+        parse: Callable[[str], tuple[JobState, ...]],
+    ) -> dict[JobId, tuple[JobState, ...]]:
+        found: dict[JobId, tuple[JobState, ...]] = {}
+        for some in _batches(jobs):
+            found |= _of_jobs(some, parse(call_again(self._transport, command(*some), self._sleep).out))
+        return found
+
+    def _with_exit_codes(
+        self, states_of: Mapping[JobId, tuple[JobState, ...]], listed: Collection[JobId]
+    ) -> dict[JobId, tuple[JobState, ...]]:
+        """The same states, with the exit codes that accounting has not, or may show 128 too small.
+
+        scontrol has them while the controller remembers the job, as squeue does.
+        """
+        asked = [job for job, states in states_of.items() if job in listed and any(map(_lacks_code, states))]
+        shown: dict[tuple[JobId, str, str], JobState] = {}
+        for some in _batches(asked):
+            with suppress(CommandFailed):
+                for job, states in self._query(some, commands.scontrol, replies.scontrol).items():
+                    shown |= {(job, state.id, state.state): state for state in _own(job, states)}
+        found = {
+            job: tuple(_with_shown_code(state, shown.get((job, state.id, state.state))) for state in states)
+            for job, states in states_of.items()
+        }
+        exact: dict[JobId, list[str]] = {}
+        pairs = ((job, state) for job, states in found.items() for state in states)
+        doubtful = [structs.replace(job, number=state.id) for job, state in pairs if state.other_status]
+        for some in _batches(doubtful[:_MOST_CODES]):
+            with suppress(CommandFailed):  # they stay doubtful, and are reported as such
+                recorded = replies.exit_codes(call(self._transport, commands.exit_codes(*some)).out)
+                for job, states in _of_jobs(some, recorded).items():
+                    exact[job] = [state.exit_code for state in _own(job, states)]
+        return {
+            job: tuple(
+                state.with_exact(exact.get(structs.replace(job, number=state.id), ())) for state in states
+            )
+            for job, states in found.items()
+        }
 
 
 def _own(job: JobId, states: Sequence[JobState]) -> tuple[JobState, ...]:
@@ -222,10 +268,6 @@ def _is_late(states: Sequence[JobState], accounted: Sequence[JobState]) -> bool:
     """Whether accounting does not have the end of a job, or of a task, that has ended."""
     known = {state.id for state in accounted if state.ended}
     return any(state.ended and state.id not in known for state in states)
-
-
-def _failed_without_code(states: Sequence[JobState]) -> bool:
-    return any(state.state == "FAILED" and not state.exit_code for state in states)
 
 
 def _without_record(
@@ -249,24 +291,6 @@ def _without_record(
 def _compared(state: JobState) -> JobState:
     """The state without what only tells whose it is."""
     return structs.replace(state, submitted="", folder="", comment="")
-
-
-def _unaccounted(state: JobState) -> JobState:
-    return structs.replace(state, unaccounted=state.ended)
-
-
-def _query(
-    transport: Transport,
-    jobs: Sequence[JobId],
-    command: Callable[..., list[str]],
-    parse: Callable[[str], tuple[JobState, ...]],
-    sleep: Callable[[float], None],
-) -> dict[JobId, tuple[JobState, ...]]:
-    found: dict[JobId, tuple[JobState, ...]] = {}
-    for some in _batches(jobs):
-        completed = call_again(transport, command(*some), sleep)
-        found |= _of_jobs(some, parse(completed.out))
-    return found
 
 
 def call_again(
@@ -340,49 +364,6 @@ def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tup
 def _unlisted(state: JobState) -> JobState:
     reason = f"accounting has it as {state.state}, and squeue does not list it; try again in a minute"
     return structs.replace(state, state=UNKNOWN, reason=reason)
-
-
-def _shown(
-    transport: Transport, jobs: Sequence[JobId], sleep: Callable[[float], None]
-) -> dict[JobId, tuple[JobState, ...]]:
-    with suppress(CommandFailed):
-        return _of_jobs(jobs, replies.scontrol(call_again(transport, commands.scontrol(*jobs), sleep).out))
-    return {}
-
-
-def _with_exit_codes(
-    transport: Transport,
-    states_of: dict[JobId, tuple[JobState, ...]],
-    listed: Collection[JobId],
-    sleep: Callable[[float], None],
-) -> dict[JobId, tuple[JobState, ...]]:
-    """The same states, with the exit codes that accounting has not, or that it may show 128 too small.
-
-    scontrol has them while the controller remembers the job, as squeue does.
-    """
-    asked = [job for job, states in states_of.items() if job in listed and any(map(_lacks_code, states))]
-    shown = {
-        (job, state.id, state.state): state
-        for some in _batches(asked)
-        for job, states in _shown(transport, some, sleep).items()
-        for state in _own(job, states)
-    }
-    found = {
-        job: tuple(_with_shown_code(state, shown.get((job, state.id, state.state))) for state in states)
-        for job, states in states_of.items()
-    }
-    codes: dict[JobId, tuple[JobState, ...]] = {}
-    pairs = ((job, state) for job, states in found.items() for state in states)
-    doubtful = [structs.replace(job, number=state.id) for job, state in pairs if state.other_status]
-    for some in _batches(doubtful[:_MOST_CODES]):
-        with suppress(CommandFailed):  # they stay doubtful, and are reported as such
-            recorded = replies.exit_codes(call(transport, commands.exit_codes(*some)).out)
-            codes |= {job: _own(job, states) for job, states in _of_jobs(some, recorded).items()}
-    exact = {job: [one.exit_code for one in own] for job, own in codes.items()}
-    return {
-        job: tuple(state.with_exact(exact.get(structs.replace(job, number=state.id), ())) for state in states)
-        for job, states in found.items()
-    }
 
 
 def _with_known_codes(states: Sequence[JobState], known: Sequence[JobState]) -> tuple[JobState, ...]:

@@ -24,9 +24,8 @@ def joined(reports: Sequence[Report]) -> list[Report]:
     """Merge the reports of a sweep's arrays into one."""
     groups: dict[str, list[Report]] = {}
     for position, report in enumerate(reports):
-        record = report.job.record
-        is_array = record is not None and record.tasks and report.job.id.number == record.id
-        key = f"{record.part_of} {record.site}" if record and is_array and record.part_of else f"{position}"
+        sweep = report.job.record if is_sweep(report) else None
+        key = f"{sweep.part_of} {sweep.site}" if sweep and sweep.part_of else f"{position}"
         groups.setdefault(key, []).append(report)
     return [combined(group) for group in groups.values()]
 

@@ -10,7 +10,7 @@ from slurmgen.remote.route import Route
 from slurmgen.remote.transport import TimedOut, Transport
 from slurmgen.slurm.replies import GONE
 from slurmgen.status.job import Connect, Job, group_by_route
-from slurmgen.status.query import as_run, make_report, query_site, unreached, with_winners
+from slurmgen.status.query import make_report, query_site, unreached, with_winners
 from slurmgen.status.report import Report
 from slurmgen.status.slurm import QUERIES_UNTIL_GONE, UNKNOWN, Busy, task_order
 
@@ -90,13 +90,10 @@ class Watch:
             forgotten = [state for state in last.states if state.ended and state.id not in listed]
             if forgotten:
                 states = sorted((*forgotten, *report.states), key=task_order)
-                complete = make_report(report.job, states, reason=report.why or last.why)
-                report = structs.replace(
-                    complete,
-                    bad_nodes={**last.bad_nodes, **report.bad_nodes},
-                    requeued=report.requeued or last.requeued,
+                complete = make_report(
+                    report.job, states, "", report.why or last.why, report.requeued or last.requeued
                 )
-                report = as_run(report)
+                report = structs.replace(complete, bad_nodes={**last.bad_nodes, **report.bad_nodes})
         if report.states:
             self._last[report.job] = report
         return report

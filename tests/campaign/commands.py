@@ -45,6 +45,9 @@ class Scene:
         """How the user names the job; one whose id is used again by its name."""
         return self.job.name if self.fault.reuses else self.job.id
 
+    def maybe_json(self) -> list[str]:
+        return self.chance.choice(([], ["--json"]))
+
     def run(self, *argv: str) -> Done:
         self.argv = argv
         return self.trial.run(*argv)
@@ -65,25 +68,9 @@ class Command:
     waits: bool = False
 
 
-def status(scene: Scene) -> Done:
-    return scene.run("status", scene.name, *scene.chance.choice(([], ["--json"])))
-
-
 def top(scene: Scene) -> Done:
     named = [scene.name] if scene.chance.random() < 0.7 else []
-    return scene.run("top", "--once", *named, *scene.chance.choice(([], ["--json"])))
-
-
-def logs(scene: Scene) -> Done:
-    return scene.run("logs", scene.name)
-
-
-def logs_json(scene: Scene) -> Done:
-    return scene.run("logs", scene.name, "--json")
-
-
-def cancel(scene: Scene) -> Done:
-    return scene.run("cancel", scene.name, *scene.chance.choice(([], ["--json"])))
+    return scene.run("top", "--once", *named, *scene.maybe_json())
 
 
 def canceled(scene: Scene, _done: Done) -> str:
@@ -96,19 +83,9 @@ def canceled(scene: Scene, _done: Done) -> str:
     return "" if state == "CANCELLED" else f"exit code 0, but the job is {state}"
 
 
-def page(scene: Scene) -> Done:
-    """The state on the page."""
-    return scene.trial.run(scene.job.key, "state", function="page")
-
-
-def page_cancel(scene: Scene) -> Done:
-    """The form of the page."""
-    return scene.trial.run(scene.job.key, "cancel", function="page")
-
-
 def wait(scene: Scene) -> Done:
     """Until the job ends, which it does when the fault is over and two more queries were made."""
-    process = scene.trial.start("wait", scene.name, *scene.chance.choice(([], ["--json"])))
+    process = scene.trial.start("wait", scene.name, *scene.maybe_json())
     if scene.life == "ended":
         return process.done(PATIENCE_AT_END)
     _until(process, scene.over)
@@ -141,10 +118,6 @@ def _ended(scene: Scene, process: Process) -> Done:
     return process.done(PATIENCE)
 
 
-def fetch(scene: Scene) -> Done:
-    return scene.run("fetch", scene.name, "--to", "got")
-
-
 def fetched(scene: Scene, _done: Done) -> str:
     result, want = scene.trial.project / "got/result.txt", f"result of {scene.job.name}\n"
     found = result.read_text() if result.exists() else None
@@ -154,10 +127,6 @@ def fetched(scene: Scene, _done: Done) -> str:
 def prune(scene: Scene) -> Done:
     yes = ["--yes"] if "--yes" in scene.trial.run("snapshots", "--help").out else []
     return scene.run("snapshots", "--prune", "--older-than", "0", *yes, *scene.trial.route())
-
-
-def resubmit(scene: Scene) -> Done:
-    return scene.run("resubmit", scene.name, "--json")
 
 
 def resubmitted(scene: Scene, done: Done) -> str:
@@ -190,14 +159,6 @@ def waits(scene: Scene, done: Done) -> str:
     return "" if must == (scene.job.id in on) else f"its dependency is {on}"
 
 
-def shell(scene: Scene) -> Done:
-    return scene.run("shell", scene.name, "--", "printenv", "SLURM_JOB_ID")
-
-
-def in_the_job(scene: Scene, done: Done) -> str:
-    return "" if done.out == f"{scene.job.id}\n" else f"prints {done.out!r}"
-
-
 def port(scene: Scene) -> Done:
     """Connect through the forwarded port, and then press ^C."""
     far = eventually((scene.job.gate / "port").read_text) if scene.life == "running" else "9"
@@ -217,27 +178,33 @@ def port(scene: Scene) -> Done:
     return Done(0, seen.decode(), "") if seen else Done(3, "", f"error: {done.err}")
 
 
-def forwarded(scene: Scene, done: Done) -> str:
-    return "" if done.out == scene.job.name else f"the port replies {done.out!r}"
-
-
 BOTH, ANY = ("running", "ended"), ("running", "ended", "pending")
 COMMANDS = {
-    "status": Command(status, ANY),
+    "status": Command(lambda scene: scene.run("status", scene.name, *scene.maybe_json()), ANY),
     "wait": Command(wait, BOTH, waits=True),
-    "logs": Command(logs, BOTH),
-    "logs --json": Command(logs_json, BOTH),
+    "logs": Command(lambda scene: scene.run("logs", scene.name), BOTH),
+    "logs --json": Command(lambda scene: scene.run("logs", scene.name, "--json"), BOTH),
     "logs -f": Command(follow, BOTH, waits=True),
-    "cancel": Command(cancel, ANY, canceled),
-    "fetch": Command(fetch, ("ended",), fetched),
+    "cancel": Command(lambda scene: scene.run("cancel", scene.name, *scene.maybe_json()), ANY, canceled),
+    "fetch": Command(lambda scene: scene.run("fetch", scene.name, "--to", "got"), ("ended",), fetched),
     "prune": Command(prune, BOTH),
-    "resubmit": Command(resubmit, ("ended",), resubmitted),
+    "resubmit": Command(lambda scene: scene.run("resubmit", scene.name, "--json"), ("ended",), resubmitted),
     "--after": Command(after, BOTH, waits),
-    "shell": Command(shell, ("running",), in_the_job),
-    "port": Command(port, ("running",), forwarded),
+    "shell": Command(
+        lambda scene: scene.run("shell", scene.name, "--", "printenv", "SLURM_JOB_ID"),
+        ("running",),
+        lambda scene, done: "" if done.out == f"{scene.job.id}\n" else f"prints {done.out!r}",
+    ),
+    "port": Command(
+        port,
+        ("running",),
+        lambda scene, done: "" if done.out == scene.job.name else f"the port replies {done.out!r}",
+    ),
     "top": Command(top, ("running",)),
-    "page": Command(page, BOTH),
-    "page: cancel": Command(page_cancel, BOTH, canceled),
+    "page": Command(lambda scene: scene.trial.run(scene.job.key, "state", function="page"), BOTH),
+    "page: cancel": Command(
+        lambda scene: scene.trial.run(scene.job.key, "cancel", function="page"), BOTH, canceled
+    ),
 }
 
 

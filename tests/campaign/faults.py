@@ -260,12 +260,7 @@ FAULTS = [
     Fault("controller frozen", frozen),
     Fault("controller restarted", restarted),
     Fault("slurmdbd away", without_database, kinds=(ACCOUNTING,), harmless=False),
-    Fault(
-        "reused id",
-        lasting(lambda _trial, _chance: None),
-        lives=frozenset({"ended"}),
-        reuses=True,
-    ),
+    Fault("reused id", lasting(lambda _trial, _chance: None), lives=frozenset({"ended"}), reuses=True),
 ]
 if os.geteuid() == 0:  # only root may mount
     FAULTS.append(Fault("remote disk full", full, prepare=small_disk))

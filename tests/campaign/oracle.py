@@ -108,7 +108,7 @@ def _completed(reply: Reply, truth: Truth) -> Verdict:
         if truth.result:
             return Verdict(STATEMENT, truth.result)
         return Verdict(EARLY, f"gave up: {reply.err[-200:]}") if truth.must_know else Verdict(UNKNOWN)
-    if why := EXPECTED.get(reply.command, _nothing)(reply, truth):
+    if why := EXPECTED[reply.command](reply, truth):
         return Verdict(STATEMENT, why)
     return Verdict(RIGHT)
 
@@ -184,10 +184,6 @@ def jobs_in(text: str) -> list[dict[str, Any]]:
     return []
 
 
-def _nothing(_reply: Reply, truth: Truth) -> str:
-    return truth.result
-
-
 def _zero(reply: Reply, truth: Truth) -> str:
     """Exit code 0 and the claimed effect; another one with an error and none."""
     if reply.code == 0:
@@ -244,20 +240,10 @@ def _log_json(reply: Reply, truth: Truth) -> str:
 
 
 EXPECTED: dict[str, Callable[[Reply, Truth], str]] = {
-    "status": _status,
-    "page": _status,
-    "top": _top,
-    "page: cancel": _zero,
-    "wait": _wait,
-    "logs": _log,
-    "logs --json": _log_json,
-    "logs -f": _follow,
-    "cancel": _zero,
-    "fetch": _zero,
-    "prune": _zero,
-    "resubmit": _zero,
-    "--after": _zero,
-    "shell": _zero,
-    "port": _zero,
+    **dict.fromkeys(("status", "page"), _status),
+    **{"top": _top, "wait": _wait, "logs": _log, "logs --json": _log_json, "logs -f": _follow},
+    **dict.fromkeys(
+        ("cancel", "page: cancel", "fetch", "prune", "resubmit", "--after", "shell", "port"), _zero
+    ),
 }
 "Why a reply is wrong that says that it succeeded; empty if it is right."

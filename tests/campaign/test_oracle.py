@@ -111,26 +111,21 @@ RIGHTS = {
 }
 
 
+def judged(name: str) -> Verdict:
+    _, truth, command, code, out, err = (PLANTED | RIGHTS)[name]
+    return judge(Reply(command, code, out, err, before_end=name == "before the end"), truth)
+
+
 @pytest.mark.parametrize("name", [*PLANTED, *RIGHTS])
 def test_the_judge(name: str) -> None:
-    kind, truth, command, code, out, err = (PLANTED | RIGHTS)[name]
-    reply = Reply(command, code, out, err, before_end=name == "before the end")
-    verdict = judge(reply, truth)
-    assert verdict.kind == kind, verdict
+    assert judged(name).kind == (PLANTED | RIGHTS)[name][0], judged(name)
 
 
 def test_each_kind_of_wrong_reply_is_counted() -> None:
     assert {kind for kind, *_ in PLANTED.values()} == set(WRONG)
     made = [
-        Made(
-            number,
-            "cut",
-            command,
-            "generic",
-            judge(Reply(command, code, out, err, name == "before the end"), truth),
-            1.0,
-        )
-        for number, (name, (_, truth, command, code, out, err)) in enumerate(PLANTED.items())
+        Made(number, "cut", PLANTED[name][2], "generic", judged(name), 1.0)
+        for number, name in enumerate(PLANTED)
     ]
     text = table([*made, Made(99, "none", "wait", "generic", Verdict(RIGHT), 1.0)])
     for kind in WRONG:

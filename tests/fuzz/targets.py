@@ -21,6 +21,7 @@ from slurmgen.sites.profiles import load_profile
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.status import evidence
 from slurmgen.status.failure import why
 from slurmgen.status.prune import kept
 from slurmgen.status.report_text import describe
@@ -108,7 +109,7 @@ def read_snapshots(given: list[Piece]) -> None:
 
 
 def read_log(given: list[Piece]) -> None:
-    why(JobState(id="12", state="FAILED", exit_code="1:0"), joined(given)[-32_768:])
+    why(JobState(id="12", state="FAILED", exit_code="1:0"), [evidence.Piece(joined(given)[-32_768:])])
 
 
 def read_ignore_file(given: list[Piece]) -> None:

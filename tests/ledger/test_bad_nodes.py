@@ -6,12 +6,13 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from slurmgen import load_job
-from slurmgen.errors import CommandFailed, ConfigError
+from slurmgen.errors import CommandFailed
 from slurmgen.ledger.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.remote.local import LocalTransport
@@ -23,7 +24,7 @@ from slurmgen.status.failure import Why
 from slurmgen.status.job import Job, states_text
 from slurmgen.status.nodes import Checked, Scope, clear_healthy, on_good_nodes, with_bad_nodes
 from slurmgen.status.nodes import remember as remember_reported
-from slurmgen.status.preflight_reports import Found, findings
+from slurmgen.status.preflight_reports import findings
 from slurmgen.status.report import Report
 from slurmgen.status.report_text import lines
 from slurmgen.submit.how import How
@@ -55,74 +56,51 @@ def names(found: Sequence[BadNode]) -> list[str]:
     return [node.node for node in found]
 
 
-def test_a_node_is_bad_until_its_entry_expires(nodes: BadNodes) -> None:
-    nodes.add([report("n1", days=7)])
-    assert names(nodes.current(now=NOW + timedelta(days=6.99))) == ["n1"]
-    assert names(nodes.current(now=NOW + timedelta(days=7))) == []
-
-
 def test_nodes_of_a_site_are_not_those_of_another_or_of_its_twin(nodes: BadNodes) -> None:
     nodes.add([report("n1"), report("n2", place=Place("olivia")), report("n3", place=Place("daic", True))])
     assert names(nodes.current(DAIC, NOW)) == ["n1"]
     assert names(nodes.current(Place("daic", True), NOW)) == ["n3"]
 
 
-def test_the_newest_of_several_reports_counts(nodes: BadNodes) -> None:
-    later = structs.replace(report("n1", "13", now=NOW + timedelta(days=1)), finding="NaN")
-    nodes.add([later, report("n1")])
-    (found,) = nodes.current(now=NOW)
-    assert (found.job, found.finding) == ("13", "NaN")
+N1, N2 = report("n1"), report("n2", now=NOW + timedelta(hours=1))
+BY_HAND = report("n1", "")
 
 
-def test_the_newest_nodes_come_first(nodes: BadNodes) -> None:
-    nodes.add([report("n1"), report("n2", now=NOW + timedelta(hours=1))])
-    assert names(nodes.current(now=NOW)) == ["n2", "n1"]
-
-
-def test_the_same_report_does_not_prolong_an_entry(nodes: BadNodes) -> None:
-    nodes.add([report("n1")])
-    nodes.add([report("n1", now=NOW + timedelta(days=6))])
-    assert names(nodes.current(now=NOW + timedelta(days=8))) == []
-
-
-def test_a_report_that_is_read_again_does_not_undo_a_clear(nodes: BadNodes) -> None:
-    nodes.add([report("n1"), report("n2")])
-    nodes.clear([report("n1")])
-    nodes.add([report("n1")])
-    assert names(nodes.current(now=NOW)) == ["n2"]
-
-
-def test_a_new_report_counts_after_a_clear(nodes: BadNodes) -> None:
-    nodes.add([report("n1")])
-    nodes.clear([report("n1")])
-    nodes.add([report("n1", "13")])
-    assert names(nodes.current(now=NOW)) == ["n1"]
-
-
-def test_a_report_by_hand_replaces_an_earlier_one(nodes: BadNodes) -> None:
-    nodes.add([report("n1", "")])
-    nodes.clear([report("n1")])
-    nodes.add([structs.replace(report("n1", ""), finding="slow")])
-    assert [node.finding for node in nodes.current(now=NOW)] == ["slow"]
-
-
-def test_several_processes_may_add_nodes_at_the_same_time(nodes: BadNodes) -> None:
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from slurmgen.ledger.bad_nodes import BadNodes, Place, bad_node\n"
-        "file, job = Path(sys.argv[1]), sys.argv[2]\n"
-        "for n in range(10): BadNodes(file).add([bad_node(Place('s'), f'n{n}', 'x', job)])"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(nodes.path), str(n)]) for n in range(3)]
-    assert [writer.wait() for writer in writers] == [0, 0, 0]
-    assert len(nodes.current()) == 10
-
-
-def test_a_file_that_is_not_a_database_is_refused(nodes: BadNodes) -> None:
-    nodes.path.parent.mkdir(mode=0o700)
-    nodes.path.write_text("no database")
-    with pytest.raises(ConfigError, match=r"move it away to start .* exclude no bad node"):
-        nodes.current()
+@pytest.mark.parametrize(
+    ("first", "cleared", "again", "days", "expected"),
+    [
+        ([N1], [], [], 6.99, ["n1: 3 GPUs"]),
+        ([N1], [], [], 7, []),
+        ([structs.replace(N2, node="n1", job="13", finding="NaN"), N1], [], [], 0, ["n1: NaN"]),
+        ([N1, N2], [], [], 0, ["n2: 3 GPUs", "n1: 3 GPUs"]),
+        ([N1], [], [report("n1", now=NOW + timedelta(days=6))], 8, []),
+        ([N1, N2], [N1], [N1], 0, ["n2: 3 GPUs"]),
+        ([N1], [N1], [report("n1", "13")], 0, ["n1: 3 GPUs"]),
+        ([BY_HAND], [BY_HAND], [structs.replace(BY_HAND, finding="slow")], 0, ["n1: slow"]),
+    ],
+    ids=[
+        *("not expired", "expired", "the newest report counts", "the newest node is first"),
+        *(
+            "read again, it lasts no longer",
+            "read again, it stays cleared",
+            "new after a clear",
+            "by hand again",
+        ),
+    ],
+)
+def test_which_nodes_are_bad(
+    nodes: BadNodes,
+    first: list[BadNode],
+    cleared: list[BadNode],
+    again: list[BadNode],
+    days: float,
+    expected: list[str],
+) -> None:
+    nodes.add(first)
+    nodes.clear(cleared)
+    nodes.add(again)
+    found = nodes.current(now=NOW + timedelta(days=days))
+    assert [f"{one.node}: {one.finding}" for one in found] == expected
 
 
 @pytest.fixture
@@ -150,17 +128,26 @@ def directive(script: str) -> str | None:
     return found[0].partition("=")[2] if found else None
 
 
-def test_submit_excludes_remembered_nodes_and_those_of_the_job(slurmgen: Run, project: Path) -> None:
-    remember("n1", "n2")
-    reply = submitted(slurmgen, project, "--sbatch", "exclude=old[1-3]")
-    assert directive(reply.stdout) == "old[1-3],mine,n1,n2"
-    assert "excluding bad nodes: n1, n2;" in reply.stderr
+MANY = [f"n{number}" for number in range(MOST_EXCLUDED + 5)]
 
 
-def test_a_node_that_the_job_excludes_already_is_not_repeated(slurmgen: Run, project: Path) -> None:
-    remember("old2", "gpu7")
-    reply = submitted(slurmgen, project, "--sbatch", "exclude=old[1-3]", "--exclude", "gpu[6-8]")
-    assert directive(reply.stdout) == "old[1-3],gpu[6-8]"
+@pytest.mark.parametrize(
+    ("bad", "options", "excluded", "said"),
+    [
+        (["n1", "n2"], "--sbatch exclude=old[1-3]", "old[1-3],mine,n1,n2", "excluding bad nodes: n1, n2;"),
+        (["old2", "gpu7"], "--sbatch exclude=old[1-3] --exclude gpu[6-8]", "old[1-3],gpu[6-8]", ""),
+        (["n1"], "--no-exclude-bad-nodes", "mine", ""),
+        (["n1"], "--sbatch nodelist=n1", "mine", ""),
+        (MANY, "", f"mine,{','.join(MANY[:MOST_EXCLUDED])}", f"the newest {MOST_EXCLUDED} of {len(MANY)}"),
+    ],
+)
+def test_submit_excludes_bad_nodes_that_the_job_does_not_exclude_yet(
+    bad: list[str], options: str, excluded: str, said: str, slurmgen: Run, project: Path
+) -> None:
+    remember(*bad)
+    reply = submitted(slurmgen, project, *options.split())
+    assert directive(reply.stdout) == excluded
+    assert said in reply.stderr
 
 
 def test_a_comment_says_why_and_until_when(slurmgen: Run, project: Path) -> None:
@@ -183,24 +170,6 @@ def test_the_command_in_the_header_makes_the_same_script(slurmgen: Run, project:
         text=True,
     )
     assert made.stdout == script
-
-
-def test_no_exclude_bad_nodes_excludes_only_the_nodes_of_the_job(slurmgen: Run, project: Path) -> None:
-    remember("n1")
-    assert directive(submitted(slurmgen, project, "--no-exclude-bad-nodes").stdout) == "mine"
-
-
-def test_a_job_that_names_its_nodes_keeps_them(slurmgen: Run, project: Path) -> None:
-    remember("n1")
-    assert directive(submitted(slurmgen, project, "--sbatch", "nodelist=n1").stdout) == "mine"
-
-
-def test_of_many_bad_nodes_the_newest_are_excluded(slurmgen: Run, project: Path) -> None:
-    remember(*(f"n{number}" for number in range(MOST_EXCLUDED + 5)))
-    reply = submitted(slurmgen, project)
-    newest = ",".join(f"n{number}" for number in range(MOST_EXCLUDED))
-    assert directive(reply.stdout) == f"mine,{newest}"
-    assert f"the newest {MOST_EXCLUDED} of {MOST_EXCLUDED + 5}" in reply.stderr
 
 
 def test_render_and_checked_in_scripts_do_not_depend_on_remembered_nodes(
@@ -335,24 +304,28 @@ BOTH = [finding("n1", "slow"), finding("other9", "slow")]
 PORT = "another program uses port 20007"
 
 
-def test_a_report_counts_only_against_nodes_of_its_job(tmp_path: Path) -> None:
-    assert list(report_of(tmp_path, "n[1-2]", BOTH).bad_nodes) == ["n1"]
+@pytest.mark.parametrize(
+    ("nodes", "retries", "bad"), [("n[1-2]", False, ["n1"]), ("n[3-4]", True, ["n1", "other9"])]
+)
+def test_a_report_counts_against_nodes_of_its_job_or_those_that_it_left(
+    nodes: str, retries: bool, bad: list[str], tmp_path: Path
+) -> None:
+    assert list(report_of(tmp_path, nodes, BOTH, retries=retries).bad_nodes) == bad
 
 
-def test_a_report_of_a_job_that_left_its_node_counts(tmp_path: Path) -> None:
-    assert list(report_of(tmp_path, "n[3-4]", BOTH, retries=True).bad_nodes) == ["n1", "other9"]
-
-
-def test_a_report_without_a_healthy_node_names_none() -> None:
-    unchecked = {"node": "n2", "healthy": None}
-    content = {"schema": 1, "verdict": "bad", "nodes": [finding("n1", "no port"), unchecked]}
-    assert findings(json.dumps(content).encode()) == Found()
-
-
-def test_a_node_that_was_not_checked_is_not_bad() -> None:
-    others = [{"node": "n2", "healthy": None}, {"node": "n3", "healthy": True}]
+@pytest.mark.parametrize(
+    ("others", "bad"),
+    [
+        ([{"node": "n2", "healthy": None}], []),
+        ([{"node": "n2", "healthy": None}, {"node": "n3", "healthy": True}], ["n1"]),
+    ],
+)
+def test_a_report_names_bad_nodes_only_beside_a_healthy_one(
+    others: list[dict[str, object]], bad: list[str]
+) -> None:
     content = {"schema": 1, "verdict": "bad", "nodes": [finding("n1", "slow"), *others]}
-    assert list(findings(json.dumps(content).encode()).bad) == ["n1"]
+    found = findings(json.dumps(content).encode())
+    assert (list(found.bad), found.busy) == (bad, {})
 
 
 def test_the_nodes_of_all_runs_of_a_job_are_printed(tmp_path: Path) -> None:
@@ -394,19 +367,17 @@ def pending(reason: str, excluded: str) -> list[str]:
     return list(lines(Report(job=job, state="PENDING", states=(state,))))
 
 
-def test_a_pending_job_names_the_nodes_that_it_excludes() -> None:
-    assert "  excludes: n[1-2]" in pending("Priority", "n[1-2]")
-
-
-def test_a_job_without_nodes_that_it_may_use_says_what_to_do() -> None:
-    (todo,) = [line for line in pending("BadConstraints", "n[1-2]") if line.startswith("  do: ")]
-    assert "slurmgen cancel 12" in todo
-    assert "--no-exclude-bad-nodes" in todo
-
-
-@pytest.mark.parametrize(("reason", "excluded"), [("Priority", "n1"), ("BadConstraints", "")])
-def test_another_pending_job_has_no_advice_about_excluded_nodes(reason: str, excluded: str) -> None:
-    assert "--no-exclude-bad-nodes" not in "\n".join(pending(reason, excluded))
+@pytest.mark.parametrize(
+    ("reason", "excluded", "has_advice"),
+    [("Priority", "n[1-2]", False), ("BadConstraints", "n[1-2]", True), ("BadConstraints", "", False)],
+)
+def test_a_pending_job_names_the_nodes_that_it_excludes_and_what_to_do_without_others(
+    reason: str, excluded: str, has_advice: bool
+) -> None:
+    shown = pending(reason, excluded)
+    assert (f"  excludes: {excluded}" in shown) == bool(excluded)
+    advice = [line for line in shown if line.startswith("  do: ") and "--no-exclude-bad-nodes" in line]
+    assert ["slurmgen cancel 12" in line for line in advice] == [True] * has_advice
 
 
 def test_a_refused_job_that_excludes_nodes_says_how_to_use_them(project: Path) -> None:
@@ -448,34 +419,35 @@ def add(*checks: str, node: str = "n1", job: str = "12") -> None:
     BadNodes().add([structs.replace(report(node, job, now=datetime.now(UTC)), checks=checks)])
 
 
-@pytest.mark.parametrize("check", ["slow", "link", "clock", "latency", "gpu-type", "gpu-power", "memory"])
-def test_a_node_that_is_checked_alone_is_not_cleared_of_what_only_a_comparison_finds(check: str) -> None:
-    add("product", check)
-    found = cleared_by_check(ran_on="n1", nodes=1)
-    assert (found.cleared, found.unseen) == ((), {"n1": (check,)})
-    assert names(BadNodes().current(DAIC)) == ["n1"]
+ALONE = {"ran_on": "n1", "nodes": 1}
 
 
-def test_a_node_beside_a_healthy_one_is_cleared_of_what_a_comparison_finds() -> None:
-    add("slow", "link")
-    assert cleared_by_check().cleared == ("n1",)
-
-
-def test_two_bad_nodes_are_no_reference_for_each_other() -> None:
-    add("slow")
-    add("slow", node="n2")
-    found = cleared_by_check()
-    assert (found.cleared, found.unseen) == ((), {"n1": ("slow",), "n2": ("slow",)})
-
-
-def test_a_check_without_all_gpus_does_not_clear_a_fault_of_gpus() -> None:
-    add("gpu-ecc")
-    assert cleared_by_check(all_gpus=False).unseen == {"n1": ("gpu-ecc",)}
-
-
-def test_a_check_without_pytorch_does_not_clear_a_fault_that_only_pytorch_finds() -> None:
-    add("gpu-count", "gpu-product", "gpu-link")
-    assert cleared_by_check(torch=False).unseen == {"n1": ("gpu-product", "gpu-link")}
+@pytest.mark.parametrize(
+    ("bad", "job", "unseen"),
+    [
+        *(
+            ({"n1": ("product", check)}, ALONE, {"n1": (check,)})
+            for check in ("slow", "link", "clock", "latency", "gpu-type", "gpu-power", "memory")
+        ),
+        ({"n1": ("slow", "link")}, {}, {}),
+        ({"n1": ("slow",), "n2": ("slow",)}, {}, {"n1": ("slow",), "n2": ("slow",)}),
+        ({"n1": ("gpu-ecc",)}, {"all_gpus": False}, {"n1": ("gpu-ecc",)}),
+        (
+            {"n1": ("gpu-count", "gpu-product", "gpu-link")},
+            {"torch": False},
+            {"n1": ("gpu-product", "gpu-link")},
+        ),
+    ],
+)
+def test_a_node_is_cleared_only_of_what_the_check_could_see(
+    bad: dict[str, tuple[str, ...]], job: dict[str, Any], unseen: dict[str, tuple[str, ...]]
+) -> None:
+    """Only a comparison with a healthy node finds some faults; others need all GPUs, or PyTorch."""
+    for node, checks in bad.items():
+        add(*checks, node=node)
+    found = cleared_by_check(**job)
+    assert (found.cleared, found.unseen) == (tuple(sorted({*bad} - {*unseen})), unseen)
+    assert names(BadNodes().current(DAIC)) == list(unseen)
 
 
 def test_a_report_that_was_not_checked_stays_when_another_one_is_cleared() -> None:

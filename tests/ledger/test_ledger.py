@@ -33,6 +33,29 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "state/ledger.sqlite")
 
 
+PROGRAM = """
+import sys
+from pathlib import Path
+from slurmgen.ledger.ledger import Ledger, Record
+ledger, me = Ledger(Path(sys.argv[1])), sys.argv[2]
+rest = dict(site="s", via="local", name="n", folder="f", output="o", submitted="t")
+"""
+
+
+def started(ledger: Ledger, code: str, name: int) -> "subprocess.Popen[str]":
+    """Another process that uses the ledger."""
+    argv = [sys.executable, "-c", PROGRAM + code, str(ledger.path), str(name)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+
+
+def at_once(ledger: Ledger, code: str, count: int) -> list[str]:
+    """What several processes print that use the ledger at the same time."""
+    some = [started(ledger, code, name) for name in range(count)]
+    printed = [one.communicate(timeout=300)[0] for one in some]
+    assert [one.returncode for one in some] == [0] * count
+    return printed
+
+
 def test_a_recorded_job_is_found_by_its_id(ledger: Ledger) -> None:
     ledger.add(record("12"))
     assert ledger.find("12") == (record("12"),)
@@ -134,14 +157,7 @@ def test_text_is_stored_unchanged_and_not_run_as_sql(ledger: Ledger, text: str) 
 
 
 def test_several_processes_may_write_at_the_same_time(ledger: Ledger) -> None:
-    code = (
-        "import sys; from pathlib import Path; from slurmgen.ledger.ledger import Ledger, Record\n"
-        "rest = dict(site='s', via='local', name='n', folder='f', output='o', submitted='t')\n"
-        "for n in range(20): Ledger(Path(sys.argv[1])).add(Record(id=f'{sys.argv[2]}{n:02}', **rest))"
-    )
-    command = [sys.executable, "-c", code, str(ledger.path)]
-    writers = [subprocess.Popen([*command, str(number)]) for number in range(1, 5)]
-    assert [writer.wait(300) for writer in writers] == [0, 0, 0, 0]
+    at_once(ledger, "for n in range(20): ledger.add(Record(id=f'{me}{n:02}', **rest))", 4)
     assert len({one.id for one in ledger.all()}) == 80
 
 
@@ -239,12 +255,7 @@ def test_several_processes_may_migrate_the_file_at_the_same_time(ledger: Ledger)
     ledger.path.parent.mkdir()
     with closing(sqlite3.connect(ledger.path)) as database:
         database.executescript(f"{OLD} PRAGMA user_version = 1;")
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from slurmgen.ledger.ledger import Ledger; Ledger(Path(sys.argv[1])).check()"
-    )
-    starters = [subprocess.Popen([sys.executable, "-c", code, str(ledger.path)]) for _ in range(6)]
-    assert [starter.wait(300) for starter in starters] == [0] * 6
+    at_once(ledger, "ledger.check()", 6)
     assert ledger.all() == (record("12"),)
 
 
@@ -289,36 +300,22 @@ def test_drop_removes_an_entry_unless_it_has_a_job(ledger: Ledger) -> None:
 
 
 def test_several_processes_that_claim_the_same_command_get_one_key(ledger: Ledger) -> None:
-    code = """
-import sys
-from pathlib import Path
-from slurmgen.ledger.ledger import Ledger, Record
-rest = dict(site="s", via="local", name="n", folder="f", output="o", submitted="t", state="pending")
-key = Ledger(Path(sys.argv[1])).claim(Record(id="", key=sys.argv[2], fingerprint="same", **rest)).key
-print(key)
-"""
-    command = [sys.executable, "-c", code, str(ledger.path)]
-    some = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(6)]
-    assert len({one.communicate(timeout=300)[0] for one in some}) == len(ledger.all()) == 1
+    code = "print(ledger.claim(Record(id='', key=me, fingerprint='same', state='pending', **rest)).key)"
+    assert len({*at_once(ledger, code, 6)}) == len(ledger.all()) == 1
 
 
 def test_a_writer_killed_at_any_moment_leaves_an_intact_file(ledger: Ledger) -> None:
     code = """
-import sys
-from pathlib import Path
-from slurmgen.ledger.ledger import Ledger, Record
-ledger = Ledger(Path(sys.argv[1]))
-rest = dict(site="s", via="local", name="n" * 3000, folder="f", output="o", submitted="t")
+rest["name"] = "n" * 3000
 print("ready", flush=True)
 for n in range(10**9):
-    one = Record(id="", key=f"{sys.argv[2]}-{n}", fingerprint=f"{n}", state="pending", **rest)
+    one = Record(id="", key=f"{me}-{n}", fingerprint=f"{n}", state="pending", **rest)
     ledger.claim(one, again=True)
     ledger.settle(Record(id=str(n), key=one.key, fingerprint=one.fingerprint, **rest))
     print(one.key, flush=True)
 """
     for turn in range(20):
-        command = [sys.executable, "-c", code, str(ledger.path), str(turn)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        with started(ledger, code, turn) as writer:
             assert writer.stdout
             lines = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
             time.sleep(turn / 1000)

@@ -130,11 +130,7 @@ FAULTS: dict[str, tuple[Fault, bool, str]] = {
         False,
         "is empty, but ledger.sqlite-journal beside it shows that it was in use: the ledger is lost. Restore",
     ),
-    "gone beside its journal": (
-        gone,
-        False,
-        "is gone, but ledger.sqlite-journal beside it shows that",
-    ),
+    "gone beside its journal": (gone, False, "is gone, but ledger.sqlite-journal beside it shows that"),
 }
 "A fault, whether the ledger can still be read, and the message."
 
@@ -261,7 +257,7 @@ def test_on_a_full_disk_no_ledger_is_begun_and_nothing_remains(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("file", [Ledger, BadNodes, Consents])
-def test_a_new_file_is_never_empty(file: Callable[[], ledger.StateFile]) -> None:
+def test_a_new_file_is_never_empty(file: type[Ledger | BadNodes | Consents]) -> None:
     def use() -> None:
         one = file()
         match one:
@@ -276,7 +272,7 @@ def test_a_new_file_is_never_empty(file: Callable[[], ledger.StateFile]) -> None
     path = file().path
     assert path.stat().st_size
     path.write_bytes(b"")
-    with pytest.raises(ConfigError, match=r"is empty: the .* is lost\. Restore it from a backup"):
+    with pytest.raises(ConfigError, match=rf"is empty: the .* is lost\. .* new one; but {file.loss}"):
         use()
     assert path.stat().st_size == 0
 

@@ -35,11 +35,7 @@ def environ(testbed: Testbed, login_node: Server) -> dict[str, str]:
 
 @pytest.fixture(params=["ssh", "openssh", "twin"])
 def job(
-    request: pytest.FixtureRequest,
-    slurmgen: Run,
-    environ: dict[str, str],
-    tmp_path: Path,
-    login_node: Server,
+    request: pytest.FixtureRequest, slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server
 ) -> Iterator[str]:
     """The id of a running job on two nodes, submitted by each route."""
     (tmp_path / "sleeps.py").write_text(SLEEPS)

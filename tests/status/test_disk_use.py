@@ -66,6 +66,11 @@ class Project(Machine):
         listed = subprocess.run(["du", "-sk", self.remote], capture_output=True, check=True, timeout=60)
         return int(listed.stdout.split()[0]) * 1024
 
+    def prune(self, squeue: str = "exit 0") -> None:
+        self.answers("squeue", squeue)
+        code, _, err = self.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0", "--yes")
+        assert code == 0, err
+
     def require_sound_snapshots(self) -> None:
         for folder in (self.remote / "snapshots").iterdir():
             if folder.is_dir():
@@ -189,10 +194,8 @@ def test_fetch_brings_no_file_that_the_run_shares_unless_the_job_replaced_it(pro
 def test_pruning_a_run_leaves_the_files_that_others_share_read_only(project: Project) -> None:
     project.write(0o444)
     first, second = project.train(), project.train("print('changed')")
-    project.answers("squeue", "exit 0")
     os.utime(second / "log", (2e9, 2e9))
-    code, _, err = project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0", "--yes")
-    assert code == 0, err
+    project.prune()
     assert not first.exists()
     assert (second / "data/0").stat().st_mode & 0o777 == 0o444
     assert content(second) == content(project.project)
@@ -201,8 +204,7 @@ def test_pruning_a_run_leaves_the_files_that_others_share_read_only(project: Pro
 def test_pruning_does_not_believe_that_a_starting_controller_lists_nothing(project: Project) -> None:
     run = project.train()
     (job,) = (record.id for record in Ledger().all())
-    project.answers("squeue", f"[ -e ~/asked ] && echo {job} || touch ~/asked")
-    assert project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0")[0] == 0
+    project.prune(f"[ -e ~/asked ] && echo {job} || touch ~/asked")
     assert run.exists()
 
 
@@ -210,8 +212,7 @@ def test_pruning_leaves_nothing_but_the_records(project: Project) -> None:
     project.write(0o444)
     project.train()
     project.train()
-    project.answers("squeue", "exit 0")
-    project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0", "--yes")
+    project.prune()
     left = {path.relative_to(project.remote).parts[0] for path in project.remote.rglob("*") if path.is_file()}
     assert left == {"submissions"}
     assert not list(project.remote.glob("submissions/*/shared"))

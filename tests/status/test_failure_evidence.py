@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmgen.slurm.replies import JobState
+from slurmgen.status.evidence import Piece
 from slurmgen.status.failure import Why, why
 
 RANKS = 4
@@ -67,7 +68,7 @@ WORDS = {1: "Exited with exit code 1", -9: "Killed", -11: "Segmentation fault", 
 
 
 def reason(log: str, nodes: str = "") -> Why:
-    found = why(JobState(id="12", state="FAILED", exit_code="1:0", nodes=nodes), log)
+    found = why(JobState(id="12", state="FAILED", exit_code="1:0", nodes=nodes), [Piece(log)])
     assert found
     return found
 

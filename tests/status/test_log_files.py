@@ -38,13 +38,14 @@ def traceback(rank: int, error: str) -> str:
 def test_the_first_of_many_long_tracebacks_is_still_read(tmp_path: Path) -> None:
     log = traceback(3, "ValueError: loss is nan") + "".join(traceback(rank, LOST) for rank in range(4, 64))
     assert len(log) > 10 * LOG_END
-    (tmp_path / "log").write_text("epoch\n" * 9999 + log)
+    (tmp_path / "log").write_text("epoch\n" * 999_999 + log)  # more than is searched
     (end,) = ends(LocalTransport(), [str(tmp_path / "log")])
-    found = why(JobState(id="12", state="FAILED", exit_code="1:0"), end)
+    found = why(JobState(id="12", state="FAILED", exit_code="1:0"), [end])
     assert found
-    assert (found.what, found.line) == (
+    assert (found.what, found.line, found.number) == (
         "Python raised an error (rank 3): “ValueError: loss is nan”",
         "ValueError: loss is nan",
+        999_999 + 182,
     )
 
 
@@ -59,10 +60,10 @@ def test_the_first_of_many_long_tracebacks_is_still_read(tmp_path: Path) -> None
 def test_a_failure_is_read_that_long_lines_follow(tmp_path: Path, after: str) -> None:
     (tmp_path / "log").write_text("epoch 1 loss 2\n" * 9999 + traceback(3, "KeyError: 'lr'") + after)
     (end,) = ends(LocalTransport(), [str(tmp_path / "log")])
-    found = why(JobState(id="12", state="FAILED", exit_code="1:0"), end)
+    found = why(JobState(id="12", state="FAILED", exit_code="1:0"), [end])
     assert found
-    assert (found.line, found.rank) == ("KeyError: 'lr'", 3)
-    assert len(end) <= LOG_END
+    assert (found.line, found.rank, found.number) == ("KeyError: 'lr'", 3, 9999 + 182)
+    assert len(end.text) <= LOG_END
 
 
 def test_the_ends_of_more_logs_are_read_than_one_command_can_name(
@@ -73,16 +74,16 @@ def test_the_ends_of_more_logs_are_read_than_one_command_can_name(
     missing = [str(tmp_path / f"{'missing' * 30}{number}") for number in range(600)]
     *others, last = ends(transport, [*missing, str(log)])
     assert sum(map(len, missing)) > 131_072
-    assert set(others) == {""}
-    assert last.endswith("xxend\n")
+    assert {one.text for one in others} == {""}
+    assert last.text.endswith("xxend\n")
 
 
 def test_the_end_of_a_log_of_any_bytes_is_read(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"\0\xff\x9b caf\xe9 \0" * LOG_END + b"last line")
     read, missing = ends(LocalTransport(), [str(tmp_path / "log"), str(tmp_path / "none")])
-    assert read.endswith(" last line")
-    assert len(read) <= LOG_END
-    assert missing == ""
+    assert read.text.endswith(" last line")
+    assert len(read.text) <= LOG_END
+    assert missing.text == ""
 
 
 @pytest.fixture
@@ -110,6 +111,10 @@ def test_the_reason_is_found_in_the_file_of_stderr(call: Call, testbed: Testbed)
     job = submitted(call, testbed, "--sbatch", "error=%x-%j.err", "--log-dir", "logs")
     report = json.loads(call("status", job, "--json").stdout)
     assert report["why"]["what"].startswith("Python has no module nosuch")
+    assert report["why"]["file"].endswith(f"train-{job}.err")
+    number = Path(report["why"]["file"]).read_text().splitlines().index(report["why"]["line"]) + 1
+    assert report["why"]["number"] == number
+    assert f"  at: {report['why']['file']}:{number}\n" in call("status", job).stdout
     assert report["log"].endswith(f"/logs/train-{job}.out")
 
 

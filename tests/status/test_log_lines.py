@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.remote.transport import Transport
-from slurmgen.status.logs import OfRank, last_lines, read, tail_start
+from slurmgen.status.logs import OfRank, last_lines, read
 from tests.conftest import Run
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
@@ -44,10 +44,14 @@ def call(slurmgen: Run, tmp_path: Path, testbed: Testbed, login_node: Server) ->
 def test_the_last_lines_of_a_log_and_of_a_rank(cluster: Transport, tmp_path: Path) -> None:
     log = tmp_path / "a log"
     log.write_text("0: a\n1: b\n[rank1]:c\n 01: d\n10: e\nrest")
-    ends = [log.read_bytes()[tail_start(cluster, str(log), lines) :] for lines in (1, 2, 99)]
-    assert ends == [b"rest", b"10: e\nrest", log.read_bytes()]
-    assert log.read_bytes()[tail_start(cluster, str(log), 2, rank=1) :].startswith(b"[rank1]:c\n")
-    assert tail_start(cluster, str(log), 2, rank=7) == tail_start(cluster, str(tmp_path / "none"), 2) == 0
+
+    def start(lines: int, rank: int | None = None) -> int:
+        return last_lines(cluster, str(log), lines, rank)[0]
+
+    whole = log.read_bytes()
+    assert [whole[start(lines) :] for lines in (1, 2, 99)] == [b"rest", b"10: e\nrest", whole]
+    assert whole[start(2, rank=1) :].startswith(b"[rank1]:c\n")
+    assert start(2, rank=7) == last_lines(cluster, str(tmp_path / "none"), 2)[0] == 0
 
 
 def grown(log: Path, before: int) -> bool:

@@ -117,13 +117,7 @@ def test_no_control_of_a_log_reaches_a_terminal(log: bytes) -> None:
     assert not re.search(f"[{controls}\u061c\u202a-\u202e\u2066-\u2069]", rest)
 
 
-COMMANDS = [
-    b"::add-mask::x",
-    b"  ::stop-commands::x",
-    b"a ##[error]x",
-    b"ok\r::set-env n=A::x",
-    b"##vso[a]b",
-]
+COMMANDS = [b"::add-mask::x", b"  ::stop-commands::x", b"a ##[error]x", b"ok\r::set-env n=A::x", b"##vso[a]b"]
 
 
 @pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD", "OTHER"])

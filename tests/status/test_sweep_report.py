@@ -48,10 +48,7 @@ def printed(*states: str) -> list[str]:
         ),
         (
             ["TIMEOUT", "OUT_OF_MEMORY"],
-            [
-                "1 out of memory, 1 timeout",
-                "2 of 2 tasks failed; of the first: it reached its time limit",
-            ],
+            ["1 out of memory, 1 timeout", "2 of 2 tasks failed; of the first: it reached its time limit"],
         ),
     ],
 )

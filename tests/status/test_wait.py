@@ -136,30 +136,23 @@ def test_wait_stops_at_its_timeout() -> None:
     assert sum(story.pauses) == 30
 
 
+RUNS = JobState(id="12_1", state="RUNNING")
+GOOD = JobState(id="12_1", state="COMPLETED", unaccounted=True)
+
+
 def test_a_failed_task_counts_even_if_slurm_forgets_it_before_the_array_ends() -> None:
     failed = JobState(id="12_0", state="FAILED", exit_code="7:0", unaccounted=True)
-    running, good = (
-        JobState(id="12_1", state="RUNNING"),
-        JobState(id="12_1", state="COMPLETED", unaccounted=True),
-    )
-    (report,) = Story((failed, running), (running,), (good,)).reports()
+    (report,) = Story((failed, RUNS), (RUNS,), (GOOD,)).reports()
     assert (report.state, report.code) == ("FAILED", 7)
     assert [state.id for state in report.states] == ["12_0", "12_1"]
 
 
 def test_what_was_read_of_a_forgotten_task_is_kept() -> None:
     failed = JobState(id="12_0", state="FAILED", exit_code="79:0", unaccounted=True)
-    running, good = (
-        JobState(id="12_1", state="RUNNING"),
-        JobState(id="12_1", state="COMPLETED", unaccounted=True),
-    )
-    story = Story((failed, running), (good,))
+    story = Story((failed, RUNS), (GOOD,))
     slow, nan = Finding("slow", ("slow",)), Finding("NaN", ("product",))
     requeued = Requeued(runs=2, step=5, idle=0, held=False)
-    story.read = [
-        {"bad_nodes": {"n1": slow}, "requeued": requeued},
-        {"bad_nodes": {"n2": nan}},
-    ]
+    story.read = [{"bad_nodes": {"n1": slow}, "requeued": requeued}, {"bad_nodes": {"n2": nan}}]
     (report,) = story.reports()
     assert report.bad_nodes == {"n1": slow, "n2": nan}
     assert report.requeued == requeued

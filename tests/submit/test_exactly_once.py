@@ -371,4 +371,4 @@ def test_a_log_whose_size_is_not_a_number_does_not_exist(size: str) -> None:
 def test_the_ends_of_logs_have_a_limited_length() -> None:
     ends_sent = Completed(0, b"a" * 10**6 + b"\0b\0c\0d\0")
     one, two = ends(FakeHost(submit=ends_sent), ["/1", "/2"])  # type: ignore[arg-type]
-    assert (len(one), two) == (LOG_END, "b")
+    assert (len(one.text), two.text) == (LOG_END, "b")

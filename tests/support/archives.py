@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmgen.errors import CommandFailed
-from slurmgen.results.fetch import Fetched, fetch
+from slurmgen.results.fetch import Results, fetch
 
 Fields = dict[str, Any]
 LINK: Fields = {"type": tarfile.SYMTYPE}
@@ -34,7 +34,7 @@ class Sender:
             raise CommandFailed("tar failed")
 
 
-def fetched(data: bytes, to: Path, **options: Any) -> Fetched:
+def fetched(data: bytes, to: Path, **options: Any) -> Results:
     """The result of `fetch` for an archive."""
     return fetch(Sender(data), "/f", to, **options)  # type: ignore[arg-type]
 

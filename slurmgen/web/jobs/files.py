@@ -156,9 +156,9 @@ def download(request: Request) -> Response:
 def _parts(request: Request, job: Job, name: str) -> Iterator[bytes]:
     """The size of a file as text, then its parts."""
     with connections_of(request).use(job.route) as transport:
-        content = read_file(transport, record_of_job(job).folder, name)
-        yield str(content.size).encode()
-        yield from content.parts
+        size, parts = read_file(transport, record_of_job(job).folder, name)
+        yield str(size).encode()
+        yield from parts
 
 
 def _disposition(name: str) -> str:

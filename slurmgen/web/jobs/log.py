@@ -19,10 +19,10 @@ from slurmgen.status.logs import (
     REST,
     Lines,
     is_pruned,
+    last_lines,
     path_of,
     read,
     read_part,
-    tail_start,
 )
 from slurmgen.text import visible
 from slurmgen.web.jobs.files import known_file
@@ -63,7 +63,7 @@ class Feed:
     def _events(self, transport: Transport) -> Iterator[bytes]:
         self._path = self._path or log_of(transport, self._job, self._file)
         if self._lines is None:
-            start = tail_start(transport, self._path, LAST_LINES, self._rank)
+            start, _ = last_lines(transport, self._path, LAST_LINES, self._rank)
             self._lines = Lines(start, self._rank)
             yield _event("start", {"path": self._path, "byte": start}, self._lines.offset)
         part = read_part(transport, self._path, self._lines.reached)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
-from msgspec import DecodeError, Struct, json, structs
+from msgspec import Struct, structs
 from starlette.exceptions import HTTPException
 
 from slurmgen.ledger.ledger import Ledger, Record
@@ -190,14 +190,6 @@ def _began(report: Report, now: float, before: Row | None) -> int:
     return began
 
 
-class _Request(Struct, frozen=True):
-    gpus: int | None = None
-
-
-class _Asked(Struct, frozen=True):
-    request: _Request = _Request()
-
-
 def _repeats(record: Record, group: str, members: int) -> bool:
     is_sweep_or_job = bool(record.tasks) == bool(members) or not group
     return bool(record.request) and not record.pending and is_sweep_or_job
@@ -205,12 +197,8 @@ def _repeats(record: Record, group: str, members: int) -> bool:
 
 def _gpus(report: Report, record: Record) -> int | None:
     allocated = sum(state.usage.gpus for state in report.states if state.usage)
-    if allocated:
-        return allocated
-    try:
-        return json.decode(record.request or "{}", type=_Asked).request.gpus
-    except DecodeError:
-        return None
+    asked = allocated or record.asked("gpus")
+    return asked if isinstance(asked, int) else None
 
 
 def key_of(record: Record) -> str:

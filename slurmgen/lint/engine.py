@@ -69,12 +69,19 @@ def lint_text(
 def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[Report]:
     allowed = _allowed(script)
     for code in codes:
-        rule, seen = all_rules()[code], set()
-        for finding in _some(script, rule.check(script, site)):
+        rule = all_rules()[code]
+        for finding in _some(script, _one_per_place(rule.check(script, site))):
             report = _report(script, rule, finding)
-            if finding.span not in seen and code not in allowed.get(report.start.line, ()):
-                seen.add(finding.span)
+            if code not in allowed.get(report.start.line, ()):
                 yield report
+
+
+def _one_per_place(findings: Iterator[Finding]) -> Iterator[Finding]:
+    seen = set()
+    for finding in findings:
+        if finding.span not in seen:
+            seen.add(finding.span)
+            yield finding
 
 
 def _merged(reports: Iterable[Report]) -> Iterator[Report]:

@@ -27,6 +27,11 @@ class Shape(NamedTuple):
         return _times(self.nodes, self.ntasks_per_node)
 
     @property
+    def least_tasks(self) -> int:
+        """The number of tasks, as far as it is known."""
+        return self.ntasks or (self.nodes or 1) * (self.ntasks_per_node or 1)
+
+    @property
     def gpus(self) -> int | None:
         """Total number of GPUs."""
         return _times(self.nodes, self.gpus_per_node)

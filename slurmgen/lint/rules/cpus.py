@@ -42,9 +42,8 @@ def cpus_not_passed(script: Script) -> Iterator[Finding]:
     cpus = script.job.cpus_per_task
     if not cpus or cpus == 1:
         return
-    for launch in steps(script, programs=True):
-        step = launch.step
-        if step and _lacks_cpus(script, launch) and not has_unbound_cpus(launch):
+    for launch, step in steps(script, programs=True):
+        if _lacks_cpus(script, launch, step) and not has_unbound_cpus(launch):
             yield Finding(
                 step.word.span,
                 f"srun does not inherit --cpus-per-task={cpus}; in many Slurm versions a task gets one CPU",
@@ -53,11 +52,9 @@ def cpus_not_passed(script: Script) -> Iterator[Finding]:
             )
 
 
-def _lacks_cpus(script: Script, launch: Launch) -> bool:
-    step = launch.step
-    if step is None or step.options.given.keys() & _CPUS_OF_STEP or not _is_complete(script, launch, step):
-        return False
-    return "SRUN_CPUS_PER_TASK" not in launch.env
+def _lacks_cpus(script: Script, launch: Launch, step: Layer) -> bool:
+    is_given = step.options.first(*_CPUS_OF_STEP) or "SRUN_CPUS_PER_TASK" in launch.env
+    return not is_given and _is_complete(script, launch, step)
 
 
 def _is_complete(script: Script, launch: Launch, step: Layer) -> bool:
@@ -115,32 +112,29 @@ def cpus_not_asked(script: Script) -> Iterator[Finding]:
     ## Reference
     Lightning-AI/pytorch-lightning issue 18650
     """
-    header = script.header
-    tasks = next((found for name in _TASK_OPTIONS if (found := header.last(name))), None)
-    lacks_cpus = not any(header.last(name) for name in _CPUS_OF_JOB)
-    on_srun = any(launch.step and "cpus-per-task" in launch.step.options.given for launch in script.launches)
-    single = header.last("cpus-per-task") if script.job.cpus_per_task == 1 else None
-    if single and script.job.has_gpus and _has_ranks(script) and (script.job.ntasks_per_node or 0) <= _FEW:
+    header, job = script.header, script.job
+    if not job.has_gpus:
+        return
+    single = header.last("cpus-per-task") if job.cpus_per_task == 1 else None
+    if single and _has_ranks(script) and (job.ntasks_per_node or 0) <= _FEW:
         yield Finding(
             single.span,
             "each GPU task has one CPU, which all workers of its data loader share",
             "request the site's number of CPUs per GPU",
         )
-    place = tasks or (header.last("gres") if _trains_on_several(script) else None)
-    if (
-        place
-        and lacks_cpus
-        and script.job.has_gpus
-        and script.launches
-        and not _is_single(script)
-        and not on_srun
-        and not _tasks_are_cpus(script)
-    ):
+    place = header.last(*_TASK_OPTIONS) or (header.last("gres") if _trains_on_several(script) else None)
+    if place and script.launches and not _asks_for_cpus(script) and not _is_single(script):
         yield Finding(
             place.span,
             "the job requests GPUs, but no CPUs; by default each task gets one CPU",
             "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
         )
+
+
+def _asks_for_cpus(script: Script) -> bool:
+    """Whether the header, an srun, or the number of tasks requests CPUs."""
+    on_srun = any(launch.step and launch.step.options.first("cpus-per-task") for launch in script.launches)
+    return bool(script.header.last(*_CPUS_OF_JOB)) or on_srun or _tasks_are_cpus(script)
 
 
 def _is_single(script: Script) -> bool:
@@ -165,9 +159,8 @@ def _trains_on_several(script: Script) -> bool:
 
 def _tasks_are_cpus(script: Script) -> bool:
     """Whether the number of tasks is meant as a number of CPUs: each launch runs once."""
-    tasks = int(
-        next((value for name in _TASK_OPTIONS if (value := script.header.value(name) or "").isdigit()), "0")
-    )
+    values = (script.header.value(name) or "" for name in _TASK_OPTIONS)
+    tasks = int(next(filter(str.isdigit, values), "0"))
     once = all(script.step(launch).ntasks == 1 and not launch.under("mpirun") for launch in script.launches)
     return once and tasks > max(script.job.gpus_per_node or 1, 1)
 
@@ -200,11 +193,10 @@ def cpus_wasted(script: Script) -> Iterator[Finding]:
     ## Reference
     https://slurm.schedmd.com/srun.html
     """
-    if len(script.launches) != 1:
+    launch, *others = script.launches or (None,)
+    if launch is None or others or launch.step is None or launch.may_run_beside_others:
         return
-    launch = script.launches[0]
-    shared = {"background", "loop"} & set(launch.command.place)
-    if launch.step is None or shared or launch.step.options.open or has_unbound_cpus(launch):
+    if launch.step.options.open or has_unbound_cpus(launch):
         return
     requested, used = _cpus_on_node(script.job), _cpus_on_node(script.step(launch))
     if requested and used and used < requested:
@@ -216,6 +208,4 @@ def cpus_wasted(script: Script) -> Iterator[Finding]:
 
 
 def _cpus_on_node(shape: Shape) -> int | None:
-    return (
-        shape.ntasks_per_node * shape.cpus_per_task if shape.ntasks_per_node and shape.cpus_per_task else None
-    )
+    return (shape.ntasks_per_node or 0) * (shape.cpus_per_task or 0) or None

@@ -100,8 +100,8 @@ def unknown_option(script: Script) -> Iterator[Finding]:
 
 def _underscores(script: Script) -> Iterator[Finding]:
     """The options of srun that are written with underscores."""
-    for launch in steps(script):
-        for name, given in launch.step.options.given.items() if launch.step else ():
+    for _, step in steps(script):
+        for name, given in step.options.given.items():
             dashed = name.replace("_", "-")
             if name not in SRUN.names and dashed in SRUN.names:
                 yield Finding(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, rule
+from slurmgen.lint.finding import Finding, rule
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES, program_name
 from slurmgen.lint.rules.common import (
@@ -58,21 +58,14 @@ def nodes_disagree(script: Script) -> Iterator[Finding]:
                 launch.span,
                 f"{launch.kind} is configured for {counted(configured, 'node')}, but runs on {shape.nodes}",
                 f"write `--{name.replace('-', '_')}={shape.nodes}`",
-                _corrected(script, launch, name, shape.nodes),
+                replace_value(script, launch.options.given.get(name), str(shape.nodes)),
             )
-
-
-def _corrected(script: Script, launch: Launch, name: str, nodes: int) -> tuple[Edit, ...]:
-    given = launch.options.given.get(name)
-    return replace_value(script, given, str(nodes)) if given else ()
 
 
 def _is_part(launch: Launch) -> bool:
     """Whether other steps may run the same program on the other nodes."""
     options = launch.step.options.given if launch.step else {}
-    return bool(
-        {"background", "loop"} & set(launch.command.place) or {"nodelist", "relative"} & options.keys()
-    )
+    return launch.may_run_beside_others or bool({"nodelist", "relative"} & options.keys())
 
 
 @rule("SG205", "error")
@@ -103,10 +96,10 @@ def several_nodes_without_srun(script: Script) -> Iterator[Finding]:
     ## Reference
     https://slurm.schedmd.com/srun.html
     """
-    nodes = script.job.nodes
-    for launch in (launch for launch in script.launches if launch.kind in (*FRAMEWORKS, RAY_ON_ALL_NODES)):
-        direct = launch.step is None and launch.under("mpirun") is None and launch.under("ssh") is None
-        if nodes and nodes > 1 and direct and launch.kind != "deepspeed" and not _is_meant(script, launch):
+    nodes = script.job.nodes or 1
+    for launch in rank_launchers(script, *FRAMEWORKS.keys() - {"deepspeed"}, RAY_ON_ALL_NODES):
+        is_direct = launch.is_direct and launch.under("ssh") is None
+        if nodes > 1 and is_direct and not _is_meant(script, launch):
             yield Finding(
                 launch.span,
                 f"{launch.kind} runs on only the first of {nodes} nodes",
@@ -149,9 +142,8 @@ def ranks_without_srun(script: Script) -> Iterator[Finding]:
     """
     for launch in rank_launchers(script):
         procs = procs_of(script, launch) or 0
-        direct = launch.step is None and launch.under("mpirun") is None
-        shared = {"background", "loop"} & set(launch.command.place)
-        if script.job.nodes == 1 and direct and procs > 1 and not shared:
+        alone = launch.is_direct and not launch.may_run_beside_others
+        if script.job.nodes == 1 and procs > 1 and alone:
             yield Finding(
                 launch.span,
                 f"{launch.kind} starts {procs} ranks outside any job step",
@@ -159,28 +151,13 @@ def ranks_without_srun(script: Script) -> Iterator[Finding]:
             )
 
 
-_DISTRIBUTES = (
-    "srun",
-    "mpirun",
-    "mpiexec",
-    "orterun",
-    "ssh",
-    "pdsh",
-    "clush",
-    "ray",
-    "dask",
-    "dask-scheduler",
-    "parallel",
-    "sbatch",
-    "scontrol",
-    "deepspeed",
-    "horovodrun",
-    "ibrun",
-    "jsrun",
-    "aprun",
-    "blaze",
-    "spark-submit",
+_DISTRIBUTES = frozenset(
+    """
+    srun mpirun mpiexec orterun ssh pdsh clush ray dask dask-scheduler parallel sbatch scontrol deepspeed
+    horovodrun ibrun jsrun aprun blaze spark-submit
+    """.split()
 )
+_ON_ONE_NODE = {"python", "ray", RAY_ON_ALL_NODES}
 
 
 @rule("SG212", "warning")
@@ -209,28 +186,22 @@ def unused_nodes(script: Script) -> Iterator[Finding]:
     ## Reference
     https://slurm.schedmd.com/srun.html
     """
-    nodes = script.job.nodes
-    if not nodes or nodes < 2 or script.shell.sourced or not script.launches:
+    nodes = script.job.nodes or 1
+    if nodes < 2 or script.shell.sourced or not script.launches or runs_a_shell_script(words_of(script)):
         return
     if any(not command.name for command in script.commands):
         return  # such a command may be srun
-    words = words_of(script)
     used = {
         program_name(word.text)
         for command in script.commands
         if "output" not in command.place
         for word in command.words
     }
-    starts_ray = any(found.kind in ("ray", RAY_ON_ALL_NODES) for found in script.launches)
-    launch = script.launches[0]
-    if runs_a_shell_script(words):
-        return
-    distributes = set(_DISTRIBUTES) - ({"ray"} if starts_ray else set())
-    if used.isdisjoint(distributes) and all(
-        found.kind in ("python", "ray", RAY_ON_ALL_NODES) for found in script.launches
-    ):
+    kinds = {launch.kind for launch in script.launches}
+    starts_ray = bool(kinds & {"ray", RAY_ON_ALL_NODES})
+    if used.isdisjoint(_DISTRIBUTES - ({"ray"} if starts_ray else set())) and kinds <= _ON_ONE_NODE:
         yield Finding(
-            launch.span,
+            script.launches[0].span,
             f"nothing runs on {nodes - 1} of the {nodes} nodes",
             "start it with `srun`, or request `--nodes=1`",
         )
@@ -305,13 +276,8 @@ def ray_without_block(script: Script) -> Iterator[Finding]:
     https://docs.ray.io/en/latest/cluster/vms/user-guides/community/slurm.html
     https://slurm.schedmd.com/slurm.conf.html#OPT_ProctrackType
     """
-    for launch in script.launches:
-        if (
-            launch.kind == "ray"
-            and launch.step
-            and not launch.under("shell")
-            and launch.options.lacks("block")
-        ):
+    for launch in rank_launchers(script, "ray"):
+        if launch.step and not launch.under("shell") and launch.options.lacks("block"):
             yield Finding(
                 launch.span,
                 "ray start returns at once, and Slurm ends the processes of a step with its tasks",
@@ -351,27 +317,23 @@ def deepspeed_hosts(script: Script) -> Iterator[Finding]:
     yield from _hosts_under_srun(script)
     if (script.job.nodes or 1) < 2:
         return
-    for launch in rank_launchers(script):
+    for launch in rank_launchers(script, "deepspeed"):
         options = launch.options
-        if launch.kind != "deepspeed" or launch.step or launch.under("ssh"):
+        if launch.step or launch.under("ssh"):
             continue
         hostfile = options.text("hostfile")
         if options.lacks("hostfile", "launcher", "no-ssh"):
-            yield Finding(
-                launch.span, "deepspeed has no list of nodes, and uses the first node only", _WRITE_HOSTFILE
-            )
+            fact = "deepspeed has no list of nodes, and uses the first node only"
+            yield Finding(launch.span, fact, _WRITE_HOSTFILE)
         elif hostfile and script.source.plain.count(hostfile) == 1:
-            yield Finding(
-                launch.span,
-                f"the script does not write {hostfile!r}, but every job has its own nodes",
-                _WRITE_HOSTFILE,
-            )
+            fact = f"the script does not write {hostfile!r}, but every job has its own nodes"
+            yield Finding(launch.span, fact, _WRITE_HOSTFILE)
 
 
 def _shared_hostfiles(script: Script) -> Iterator[Finding]:
     """The hostfiles that the script writes under a name that is the same in every job."""
-    for launch in script.launches:
-        hostfile = launch.options.text("hostfile") if launch.kind == "deepspeed" else None
+    for launch in rank_launchers(script, "deepspeed"):
+        hostfile = launch.options.text("hostfile")
         if hostfile and not hostfile.startswith(_LOCAL_FOLDERS) and script.source.plain.count(hostfile) > 1:
             yield Finding(
                 launch.options.given["hostfile"].word.span,
@@ -382,9 +344,8 @@ def _shared_hostfiles(script: Script) -> Iterator[Finding]:
 
 def _hosts_under_srun(script: Script) -> Iterator[Finding]:
     """The launches under srun of which each starts the ranks of all nodes."""
-    for launch in script.launches:
-        options = launch.options
-        nodes = options.number("num-nodes") if launch.kind == "deepspeed" else None
+    for launch in rank_launchers(script, "deepspeed"):
+        options, nodes = launch.options, launch.options.number("num-nodes")
         if (nodes or 1) > 1 and several_nodes(script, launch) and options.lacks("no-ssh", "node-rank"):
             yield Finding(
                 launch.span,

@@ -55,6 +55,10 @@ def _written(found: Assignment) -> str:
 
 
 _PORT_OPTION = {"accelerate": "main-process-port", "deepspeed": "master-port"}
+_DEFAULT_PORT_ADVICE = {
+    "accelerate": f"add `--main_process_port=0` on one node, else `--main_process_port={JOB_PORT}`",
+    "deepspeed": f"add `--master_port={JOB_PORT}`",
+}
 _WHOLE_NODE = 8
 "A job with so many GPUs on a node does not share it."
 
@@ -89,12 +93,9 @@ def fixed_port(script: Script) -> Iterator[Finding]:
     """
     if takes_whole_nodes(script):
         return
-    seen, values = set(), port_values(script)
+    values = port_values(script)
     for launch in script.started:
-        for finding in _fixed_ports(script, launch, values):
-            if finding.span not in seen:
-                seen.add(finding.span)
-                yield finding
+        yield from _fixed_ports(script, launch, values)
 
 
 def _fixed_ports(script: Script, launch: Launch, values: tuple[str, ...]) -> Iterator[Finding]:
@@ -108,18 +109,14 @@ def _fixed_ports(script: Script, launch: Launch, values: tuple[str, ...]) -> Ite
         if port and not any(port in assigned.raw for assigned in fixed):
             yield _of_number(found.word.span, port)
     default = _PORT_OPTION.get(launch.kind)
-    if (
-        default
-        and options.lacks(default, "config-file", "rdzv-endpoint", "rdzv-backend")
-        and _is_distributed(script, launch)
-    ):
-        edits = (
-            insert(script, launch.word, launch.options_at, " --main_process_port=0")
-            if _on_one_node(launch)
-            else ()
-        )
+    lacks_port = default and options.lacks(default, "config-file", "rdzv-endpoint", "rdzv-backend")
+    if lacks_port and _is_distributed(script, launch):
+        edits = insert(script, launch.word, launch.options_at, " --main_process_port=0")
         yield Finding(
-            launch.span, f"{launch.kind} uses port 29500 by default", _default_port_advice(default), edits
+            launch.span,
+            f"{launch.kind} uses port 29500 by default",
+            _DEFAULT_PORT_ADVICE[launch.kind],
+            edits if launch.kind == "accelerate" and options.lacks("num-machines") else (),
         )
 
 
@@ -134,10 +131,6 @@ def _is_distributed(script: Script, launch: Launch) -> bool:
     unknown = launch.kind == "torchrun" and "nproc-per-node" in launch.options.given
     procs = procs_of(script, launch) or (gpus if all_gpus or unknown else 0)
     return (procs or 0) > 1
-
-
-def _on_one_node(launch: Launch) -> bool:
-    return launch.kind == "accelerate" and launch.options.lacks("num-machines")
 
 
 def _fixed_assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
@@ -166,12 +159,6 @@ def _of_number(span: Span, port: str, better: str = JOB_PORT) -> Finding:
     return Finding(
         span, f"every job of this script uses port {port}", f"derive the port from the job ID: `{better}`"
     )
-
-
-def _default_port_advice(option: str) -> str:
-    if option == "main-process-port":
-        return f"add `--main_process_port=0` on one node, else `--main_process_port={JOB_PORT}`"
-    return f"add `--master_port={JOB_PORT}`"
 
 
 _FIRST, _LAST = 32768, 60999
@@ -224,13 +211,10 @@ def ephemeral_port(script: Script) -> Iterator[Finding]:
                 f"use a port below {_FIRST}: `{better}`",
                 replace_assigned(script, found, better) if found.value.isdigit() or low < high else (),
             )
-    seen = set()
     for launch in script.started:
         for given in () if "standalone" in launch.options.given else rendezvous(launch, "port"):
             port = port_in(given.value)
-            literal = port and port in given.word.raw and given.word.span not in seen
-            if port and literal and _FIRST <= int(port) <= _LAST:
-                seen.add(given.word.span)
+            if port and port in given.word.raw and _FIRST <= int(port) <= _LAST:
                 yield Finding(
                     given.word.span,
                     f"the port is {port}; the ephemeral ports are {_FIRST}-{_LAST}",
@@ -292,14 +276,14 @@ def fixed_rendezvous_id(script: Script) -> Iterator[Finding]:
         return
     for launch in rank_launchers(script):
         given = launch.options.given.get("rdzv-id")
-        if given is None or not _is_constant(launch) or not _has_fixed_port(launch):
-            continue
-        yield Finding(
-            launch.span,
-            f"the rendezvous ID is {given.value!r} in every job",
-            'write `--rdzv-id="$SLURM_JOB_ID"`',
-            replace_value(script, given, '"$SLURM_JOB_ID"'),
-        )
+        has_fixed_port = any(port_in(found.value) for found in rendezvous(launch, "port"))
+        if given and has_fixed_port and _is_constant(launch):
+            yield Finding(
+                launch.span,
+                f"the rendezvous ID is {given.value!r} in every job",
+                'write `--rdzv-id="$SLURM_JOB_ID"`',
+                replace_value(script, given, '"$SLURM_JOB_ID"'),
+            )
 
 
 def _is_constant(launch: Launch) -> bool:
@@ -307,8 +291,3 @@ def _is_constant(launch: Launch) -> bool:
     given, value = launch.options.given["rdzv-id"], launch.options.text("rdzv-id")
     is_used = launch.options.text("rdzv-backend") not in (None, "static")
     return is_used and value is not None and "$" not in value and not given.word.names
-
-
-def _has_fixed_port(launch: Launch) -> bool:
-    """Whether another job on the node can find the same rendezvous."""
-    return any(port_in(found.value) for found in rendezvous(launch, "port"))

@@ -13,8 +13,10 @@ from slurmgen.lint.rules.common import (
     is_amd,
     procs_of,
     rank_launchers,
+    ranks_of_mpirun,
     runs_a_shell_script,
     steps,
+    usable_gpus,
     visible_gpus,
     words_of,
 )
@@ -54,7 +56,7 @@ def launcher_per_task(script: Script) -> Iterator[Finding]:
     ultralytics/yolov5 issue 12429 ; interTwin-eu/itwinai issue 360
     """
     yield from _copies_of_mpirun(script)
-    for launch in (launch for launch in script.launches if launch.kind in PER_NODE):
+    for launch in rank_launchers(script, *PER_NODE):
         shape, launcher = script.step(launch), PER_NODE[launch.kind]
         wanted = launcher.ntasks_per_node(shape.gpus_per_node or 1)
         tasks = shape.ntasks_per_node
@@ -68,7 +70,7 @@ def launcher_per_task(script: Script) -> Iterator[Finding]:
 
 def _treats_tasks_as_nodes(launch: Launch, ntasks: int | None) -> bool:
     """Whether the launcher intentionally treats each task as a node."""
-    nodes = launch.options.given.get("nnodes") or launch.options.given.get("num-machines")
+    nodes = launch.options.first("nnodes", "num-machines")
     number = launch.options.number("nnodes") or launch.options.number("num-machines")
     return nodes is not None and number in (None, ntasks)
 
@@ -80,8 +82,7 @@ def _copies_of_mpirun(script: Script) -> Iterator[Finding]:
         if "srun" not in kinds or "mpirun" not in kinds[kinds.index("srun") :]:
             continue
         layer, tasks = launch.layers[kinds.index("mpirun")], script.step(launch).ntasks or 1
-        ranks = next(filter(None, map(layer.options.number, ("np", "n"))), None)
-        if tasks > 1 and ranks != 1:
+        if tasks > 1 and ranks_of_mpirun(layer) != 1:
             yield Finding(
                 layer.word.span,
                 f"srun starts {layer.word.text} {tasks} times, and each copy starts all ranks",
@@ -117,14 +118,8 @@ def more_ranks_than_gpus(script: Script) -> Iterator[Finding]:
     https://docs.pytorch.org/docs/stable/elastic/run.html
     """
     for launch in rank_launchers(script):
-        counts = (script.step(launch).gpus_per_node, visible_gpus(launch))
-        gpus, procs = min(filter(None, counts), default=None), procs_of(script, launch)
-        if (
-            gpus
-            and procs
-            and procs > FRAMEWORKS[launch.kind].procs_per_task(gpus)
-            and "cpu" not in launch.options.given
-        ):
+        gpus, procs = usable_gpus(script, launch), procs_of(script, launch) or 0
+        if gpus and procs > FRAMEWORKS[launch.kind].procs_per_task(gpus) and not launch.options.first("cpu"):
             yield Finding(
                 launch.span,
                 f"{launch.kind} starts {procs} ranks on a node with {counted(gpus, 'GPU')}",
@@ -166,7 +161,7 @@ def idle_gpus(script: Script) -> Iterator[Finding]:
         shape, procs = script.step(launch), procs_of(script, launch)
         gpus = shape.gpus_per_node
         wanted = FRAMEWORKS[launch.kind].procs_per_task(gpus or 1)
-        alone = shape.ntasks_per_node == 1 and not {"background", "loop"} & set(launch.command.place)
+        alone = shape.ntasks_per_node == 1 and not launch.may_run_beside_others
         alone = alone and not _is_difference(script, launch)
         if gpus and procs and procs < wanted and alone and _sees_no_other(launch):
             ranks = counted(procs, "rank")
@@ -179,7 +174,7 @@ def idle_gpus(script: Script) -> Iterator[Finding]:
 
 def _is_difference(script: Script, launch: Launch) -> bool:
     """Whether the number of ranks is computed as a difference, which keeps GPUs for another program."""
-    given = launch.options.given.get("num-processes") or launch.options.given.get("nproc-per-node")
+    given = launch.options.first("num-processes", "nproc-per-node")
     found = in_force(script, launch, set(given.word.names)) if given else ()
     return bool(given and " - " in given.word.raw) or any(re.search(r"\d\s*-\s*\d", f.raw) for f in found)
 
@@ -196,12 +191,8 @@ def _started_once(script: Script) -> Iterator[Finding]:
         return
     launch = script.started[0]
     is_main = launch.script is not None and not {"background", "output"} & set(launch.command.place)
-    if (
-        launch.kind == "python"
-        and not launch.layers
-        and is_main
-        and not runs_a_shell_script(words_of(script))
-    ):
+    is_plain = launch.kind == "python" and not launch.layers
+    if is_plain and is_main and not runs_a_shell_script(words_of(script)):
         yield Finding(
             launch.span,
             f"the header has {tasks} tasks for {gpus} GPUs, but Python starts once",
@@ -241,12 +232,9 @@ def gpus_per_task(script: Script) -> Iterator[Finding]:
     """
     if is_amd(script):
         return
-    seen = set()
     for launch in script.launches:
-        tasks = script.step(launch).ntasks_per_node
-        place = _dividing_option(script, launch)
-        if place and place not in seen and tasks and tasks > 1 and not _is_unbound(script, launch):
-            seen.add(place)
+        tasks, place = script.step(launch).ntasks_per_node, _dividing_option(script, launch)
+        if place and tasks and tasks > 1 and not _is_unbound(script, launch):
             yield Finding(
                 place,
                 f"each of the {tasks} tasks on a node sees only its own GPUs",
@@ -255,35 +243,28 @@ def gpus_per_task(script: Script) -> Iterator[Finding]:
 
 
 def _dividing_option(script: Script, launch: Launch) -> Span | None:
-    if launch.step is None:
+    if launch.step is None or script.step(launch).visible_gpus is None:
         return None
-    given = next(filter(None, map(launch.step.options.given.get, _DIVIDING)), None)
-    directive = next(filter(None, map(script.header.last, _DIVIDING)), None)
-    if script.step(launch).visible_gpus is None:
-        return None
+    given, directive = launch.step.options.first(*_DIVIDING), script.header.last(*_DIVIDING)
     return given.word.span if given else directive.span if directive else None
 
 
 def _is_unbound(script: Script, launch: Launch) -> bool:
-    given = launch.step.options.given.get("gpu-bind") if launch.step else None
-    binding = given.value if given else script.header.value("gpu-bind")
-    flags = launch.step.options.given.get("gres-flags") if launch.step else None
-    sharing = (flags.value if flags else script.header.value("gres-flags")) or ""
     return (
-        binding == "none"
-        or "allow-task-sharing" in sharing
+        _given(script, launch, "gpu-bind") == "none"
+        or "allow-task-sharing" in _given(script, launch, "gres-flags")
         or any(script.assigned("SLURM_GPU_BIND", "CUDA_VISIBLE_DEVICES"))
     )
 
 
+def _given(script: Script, launch: Launch, name: str) -> str:
+    """The value of an option of srun, or of the header."""
+    given = launch.step.options.given.get(name) if launch.step else None
+    return given.value if given else script.header.value(name) or ""
+
+
 _ACCELERATE_KINDS = (
-    "multi-gpu",
-    "use-deepspeed",
-    "use-fsdp",
-    "use-megatron-lm",
-    "use-parallelism-config",
-    "cpu",
-    "tpu",
+    "multi-gpu use-deepspeed use-fsdp use-megatron-lm use-parallelism-config cpu tpu config-file".split()
 )
 
 
@@ -317,18 +298,11 @@ def accelerate_without_multi_gpu(script: Script) -> Iterator[Finding]:
     ## Reference
     huggingface/accelerate pull requests 2096 and 3229
     """
-    for launch in rank_launchers(script):
-        processes = launch.options.given.get("num-processes")
-        one = launch.options.number("num-processes") == 1
-        shape = script.step(launch)
-        if (
-            launch.kind == "accelerate"
-            and processes
-            and not one
-            and shape.gpus_per_node == 1
-            and shape.nodes != 1
-            and launch.options.lacks(*_ACCELERATE_KINDS, "config-file")
-        ):
+    for launch in rank_launchers(script, "accelerate"):
+        shape, options = script.step(launch), launch.options
+        several = "num-processes" in options.given and options.number("num-processes") != 1
+        has_one_gpu = shape.gpus_per_node == 1 and shape.nodes != 1
+        if several and has_one_gpu and options.lacks(*_ACCELERATE_KINDS):
             yield Finding(
                 launch.span,
                 "with one GPU per machine and no --multi_gpu, each machine trains alone",
@@ -366,13 +340,11 @@ def tasks_share_gpus(script: Script) -> Iterator[Finding]:
     https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html
     """
     yield from _ranks_of_mpirun(script)
-    for launch in steps(script):
-        shape = script.step(launch)
-        counts = (shape.gpus_per_node, visible_gpus(launch))
-        gpus, tasks = min(filter(None, counts), default=None), shape.ntasks_per_node
+    for launch, step in steps(script):
+        gpus, tasks = usable_gpus(script, launch), script.step(launch).ntasks_per_node
         if launch.kind == "python" and gpus and tasks and tasks > gpus:
             yield Finding(
-                launch.step.word.span if launch.step else launch.span,
+                step.word.span,
                 f"srun starts {tasks} tasks on a node with {counted(gpus, 'GPU')}",
                 f"use `--ntasks-per-node={gpus}`, or request {tasks} GPUs per node",
             )
@@ -382,7 +354,7 @@ def _ranks_of_mpirun(script: Script) -> Iterator[Finding]:
     """Compare the ranks of each mpirun with the GPUs of all nodes."""
     for launch in script.launches:
         layer, gpus = launch.under("mpirun"), script.job.gpus
-        ranks = layer and next(filter(None, map(layer.options.number, ("np", "n"))), None)
+        ranks = ranks_of_mpirun(layer) if layer else None
         if layer and gpus and ranks and ranks > gpus and launch.kind == "python" and launch.step is None:
             yield Finding(
                 layer.word.span,
@@ -433,5 +405,6 @@ def visible_devices(script: Script) -> Iterator[Finding]:
 
 def _leaves_some(script: Script, number: int, gpus: int) -> bool:
     """Whether the only launch of the script uses a part of the GPUs."""
-    once = len(script.started) == 1 and not {"background", "loop"} & set(script.started[0].command.place)
-    return once and number < gpus and script.started[0].step is None
+    launch, *others = script.started or (None,)
+    is_only = launch and not others and not launch.may_run_beside_others and launch.step is None
+    return bool(is_only) and number < gpus

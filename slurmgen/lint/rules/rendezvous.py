@@ -45,21 +45,16 @@ def no_rendezvous(script: Script) -> Iterator[Finding]:
     """
     for launch in rank_launchers(script):
         if several_nodes(script, launch) and _lacks_address(launch):
-            nodes = script.step(launch).nodes
-            yield Finding(
-                launch.span,
-                f"each of the {nodes} nodes connects only to itself",
-                _RENDEZVOUS_OPTIONS[launch.kind],
-            )
+            fact = f"each of the {script.step(launch).nodes} nodes connects only to itself"
+            yield Finding(launch.span, fact, _RENDEZVOUS_OPTIONS[launch.kind])
 
 
 def _lacks_address(launch: Launch) -> bool:
     options = launch.options
     if launch.kind == "torchrun":
+        lacks_option = options.lacks("master-addr", "rdzv-endpoint")
         from_env = any(name.startswith("PET_") for name in launch.env)
-        return "standalone" in options.given or (
-            options.lacks("master-addr", "rdzv-endpoint") and not from_env
-        )
+        return "standalone" in options.given or (lacks_option and not from_env)
     machines = options.number("num-machines") or 0
     return launch.kind == "accelerate" and machines > 1 and options.lacks("main-process-ip", "config-file")
 
@@ -110,11 +105,9 @@ def _missing(launch: Launch) -> str | None:
         several = (options.number("num-machines") or 0) > 1
         return "--machine_rank" if several and options.lacks("machine-rank", "config-file") else None
     static = "master-addr" in options.given and options.text("rdzv-backend") in (None, "static")
-    lacks = (
-        options.lacks("node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-conf")
-        and "PET_NODE_RANK" not in launch.env
-    )
-    return "--node-rank" if launch.kind == "torchrun" and static and lacks else None
+    lacks = options.lacks("node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-conf")
+    is_missing = launch.kind == "torchrun" and static and lacks and "PET_NODE_RANK" not in launch.env
+    return "--node-rank" if is_missing else None
 
 
 _RANK_COUNTS: dict[str, Callable[[Shape], int | None]] = {
@@ -151,23 +144,15 @@ def rank_expanded_too_early(script: Script) -> Iterator[Finding]:
     ## Reference
     huggingface/accelerate issue 2816
     """
-    seen: set[Span] = set()
-    for launch in steps(script):
+    for launch, _ in steps(script):
         several = _several(script.step(launch))
         for word in launch.command.words:
             early = sorted(name for name in word.names & several if _matters(launch, word, name))
-            if early and word.span not in seen:
-                seen.add(word.span)
-                yield _expanded_early(word.span, early[0])
+            yield from _expanded_early(word.span, early)
         for found in script.shell.assignments:
             early = sorted(found.names & several)
-            if (
-                early
-                and found.span not in seen
-                and _is_used(found, _exported(launch) | _used_variables(launch))
-            ):
-                seen.add(found.span)
-                yield _expanded_early(found.span, early[0])
+            if early and _is_used(found, _exported(launch) | _used_variables(launch)):
+                yield from _expanded_early(found.span, early)
 
 
 _RANKS = {"RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
@@ -190,7 +175,7 @@ def _matters(launch: Launch, word: Word, name: str) -> bool:
     """Whether a word uses the variable for more than a `--node-rank` that torchrun ignores."""
     if launch.options.text("rdzv-backend") in (None, "static"):
         return True
-    node_rank = launch.options.given.get("node-rank") or launch.options.given.get("machine-rank")
+    node_rank = launch.options.first("node-rank", "machine-rank")
     if node_rank and node_rank.word == word and not word.raw.startswith("-"):
         return False
     return bool(re.search(rf"(?<!\\)\$\{{?{name}\b", _NODE_RANK.sub("", word.raw)))
@@ -205,12 +190,13 @@ def _is_used(found: Assignment, names: set[str]) -> bool:
     return found.name in names and not re.search(r"bash|/", found.raw)
 
 
-def _expanded_early(span: Span, name: str) -> Finding:
-    return Finding(
-        span,
-        f"the batch script expands ${name} to 0, so every task gets rank 0",
-        f"expand it in the task: srun bash -c '... \"${name}\" ...'",
-    )
+def _expanded_early(span: Span, names: list[str]) -> Iterator[Finding]:
+    for name in names[:1]:
+        yield Finding(
+            span,
+            f"the batch script expands ${name} to 0, so every task gets rank 0",
+            f"expand it in the task: srun bash -c '... \"${name}\" ...'",
+        )
 
 
 _ADDRESS_VARIABLES = {"MASTER_ADDR", "JAX_COORDINATOR_ADDRESS"}
@@ -248,21 +234,17 @@ def local_address(script: Script) -> Iterator[Finding]:
     ## Reference
     mlc-ai/pith-train pull request 91
     """
-    seen = set()
     for launch in script.launches:
-        if not several_nodes(script, launch):
-            continue
-        for span, is_local in _addresses(script, launch):
-            if span not in seen:
-                seen.add(span)
-                yield Finding(span, _ADDRESS_FACTS[is_local], _FIRST_HOST)
+        if several_nodes(script, launch):
+            for span, is_local in _addresses(script, launch):
+                yield Finding(span, _ADDRESS_FACTS[is_local], f"{_FIRST_HOST}, without a fallback")
 
 
 _ADDRESS_FACTS = {
     True: "this address is the local node, so each node connects only to itself",
     False: "this address belongs to one machine, which may not be a node of the job",
 }
-_FIRST_HOST = 'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, without a fallback'
+_FIRST_HOST = 'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`'
 
 
 def _addresses(script: Script, launch: Launch) -> Iterator[tuple[Span, bool]]:
@@ -320,20 +302,15 @@ def ip_of_hostname(script: Script) -> Iterator[Finding]:
     """
     launches = [launch for launch in script.launches if several_nodes(script, launch)]
     names = {name for launch in launches for name in variables_in(launch, "addr") | {"MASTER_ADDR"}}
-    sources = (
-        names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
-    )
+    sources = names | {name for found in script.assigned(*names) for name in found.names}
     if (script.job.nodes or 1) > 1:
         sources |= {found.name for found in script.shell.assignments if _MEETING_POINT.fullmatch(found.name)}
     assigned = list(script.assigned(*sources))
     times = Counter(found.name for found in assigned if not found.conditional)
     for found in assigned:
         if times[found.name] == 1 and re.search(_LOOKUP, found.raw):
-            yield Finding(
-                found.span,
-                "the address may be 127.0.1.1, or several addresses on one line",
-                'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`',
-            )
+            fact = "the address may be 127.0.1.1, or several addresses on one line"
+            yield Finding(found.span, fact, _FIRST_HOST)
 
 
 @rule("SG310", "warning")
@@ -361,8 +338,5 @@ def interface_excluded(script: Script) -> Iterator[Finding]:
     """
     for found in script.assigned("GLOO_SOCKET_IFNAME"):
         if found.value.startswith("^"):
-            yield Finding(
-                found.span,
-                f"Gloo looks for an interface named {found.value!r}",
-                "name the interface, or delete the line",
-            )
+            fact = f"Gloo looks for an interface named {found.value!r}"
+            yield Finding(found.span, fact, "name the interface, or delete the line")

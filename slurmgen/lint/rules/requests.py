@@ -81,7 +81,7 @@ def time_form(script: Script) -> Iterator[Finding]:
                 f"write `{hours}:00:00` for hours, or `{minutes}` for minutes",
                 (Edit(Span(end, end), f"{hours}:00:00"[len(value) :]),),
             )
-        elif value.upper() not in _WORDS and not _is_time(value):
+        elif value.upper() not in _WORDS and seconds(value) is None:
             yield Finding(
                 directive.value_span,
                 f"{value!r} is not a valid Slurm time; sbatch rejects it",
@@ -89,12 +89,12 @@ def time_form(script: Script) -> Iterator[Finding]:
             )
 
 
-def _is_time(text: str) -> bool:
+def seconds(text: str) -> int | None:
+    """Seconds of a time limit; None if sbatch refuses it."""
     try:
-        units.seconds(text)
+        return units.seconds(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 @rule("SG113", "warning")

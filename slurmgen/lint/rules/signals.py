@@ -81,13 +81,8 @@ def signal_usr1(script: Script) -> Iterator[Finding]:
     facebookincubator/submitit pull request 1697 ; Lightning-AI/pytorch-lightning issue 14610
     """
     request = requested_signal(script)
-    if (
-        request
-        and request.name == "USR1"
-        and not request.to_batch_shell
-        and script.job.has_gpus
-        and script.launches
-    ):
+    is_for_steps = request and request.name == "USR1" and not request.to_batch_shell
+    if request and is_for_steps and script.job.has_gpus and script.launches:
         yield Finding(
             request.directive.value_span,
             "NCCL handles USR1 itself, so the training script may not receive it",
@@ -131,17 +126,12 @@ def signal_to_batch_shell(script: Script) -> Iterator[Finding]:
         return
     if any(layer.word.text == "exec" for launch in script.launches for layer in launch.layers[:1]):
         return
-    found = traps(script.commands, request.name)
-    if not found:
-        fact, advice = (
-            "terminates the batch shell, which has no trap for it",
-            f"add `trap '...' {request.name}`, or remove `B:`",
-        )
+    if not traps(script.commands, request.name):
+        fact = "terminates the batch shell, which has no trap for it"
+        advice = f"add `trap '...' {request.name}`, or remove `B:`"
     elif not any("background" in launch.command.place for launch in script.launches):
-        fact, advice = (
-            "is handled only after the launch has ended, because it runs in the foreground",
-            "start the launch with `&`, then `wait`",
-        )
+        fact = "is handled only after the launch has ended, because it runs in the foreground"
+        advice = "start the launch with `&`, then `wait`"
     else:
         return
     yield Finding(request.directive.value_span, f"{request.name} {fact}", advice)
@@ -315,18 +305,15 @@ def requeue_truncates_log(script: Script) -> Iterator[Finding]:
     https://slurm.schedmd.com/sbatch.html (--open-mode)
     """
     header = script.header
-    appends = (header.value("open-mode") or "").startswith("a")
-    directive = header.last("requeue")
-    spans = [command.span for command in requeues(script)] + ([directive.span] if directive else [])
-    for span in spans[:1]:
-        if not appends and header.directives:
-            at = script.source.line_span(header.directives[-1].span.end).end
-            yield Finding(
-                span,
-                "the requeued job overwrites its log",
-                "add `#SBATCH --open-mode=append`",
-                (Edit(Span(at, at), "#SBATCH --open-mode=append\n"),),
-            )
+    place = next(iter(requeues(script)), header.last("requeue"))
+    if place and header.directives and not header.appends_to_logs:
+        at = script.source.line_span(header.directives[-1].span.end).end
+        yield Finding(
+            place.span,
+            "the requeued job overwrites its log",
+            "add `#SBATCH --open-mode=append`",
+            (Edit(Span(at, at), "#SBATCH --open-mode=append\n"),),
+        )
 
 
 _STEPS = ("srun", "mpirun", "mpiexec")
@@ -364,9 +351,8 @@ def signal_without_step(script: Script) -> Iterator[Finding]:
     if request is None or request.to_batch_shell or not script.launches or script.shell.sourced:
         return
     words = words_of(script)
-    if runs_a_shell_script(words):
-        return
-    if words.isdisjoint(_STEPS) and all(launch.step is None for launch in script.launches):
+    has_step = any(launch.step for launch in script.launches) or not words.isdisjoint(_STEPS)
+    if not has_step and not runs_a_shell_script(words):
         yield Finding(
             request.directive.value_span,
             "Slurm sends the signal to job steps, and the script starts none with srun",
@@ -397,9 +383,8 @@ def surviving_tasks(script: Script) -> Iterator[Finding]:
     ## Reference
     https://slurm.schedmd.com/srun.html (--kill-on-bad-exit)
     """
-    for launch in steps(script):
-        step, tasks = launch.step, script.step(launch).ntasks or 1
-        if step and tasks > 1 and step.options.lacks("kill-on-bad-exit"):
+    for launch, step in steps(script):
+        if (script.step(launch).ntasks or 1) > 1 and step.options.lacks("kill-on-bad-exit"):
             yield Finding(
                 step.word.span,
                 "if a task fails, the others may wait for it",

@@ -1,7 +1,7 @@
 """What the profile of a site says about the job; these rules need a site."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from slurmgen.errors import did_you_mean
@@ -9,12 +9,14 @@ from slurmgen.lint.finding import Edit, Finding, Site, site_rule
 from slurmgen.lint.reader import Launch, Script, Span
 from slurmgen.lint.reader.header import Directive
 from slurmgen.lint.rules.common import loads_module
-from slurmgen.lint.rules.requests import MEMORY_OPTIONS, megabytes
+from slurmgen.lint.rules.requests import MEMORY_OPTIONS, megabytes, seconds
 from slurmgen.slurm import units
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.sites.nodes import Place, Settings
+
+_GPU_OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
 
 
 def place(script: Script, site: Site) -> "Place":
@@ -50,8 +52,8 @@ def gpu_type(script: Script, site: Site) -> str | None:
 
 def span_of(script: Script, *options: str) -> Span:
     """Where the header sets the first of these options that it sets; the first line if it sets none."""
-    found = (directive.span for option in options if (directive := script.header.last(option)))
-    return next(found, Span(0, len(script.first_line)))
+    found = script.header.last(*options)
+    return found.span if found else Span(0, len(script.first_line))
 
 
 @site_rule("SG901", "error")
@@ -139,11 +141,8 @@ def site_time(script: Script, site: Site) -> Iterator[Finding]:
     If a reservation or a QOS extends the limit.
     """
     directive = script.header.last("time")
-    if directive is None:
-        return
-    try:
-        requested = units.seconds(directive.value)
-    except ValueError:
+    requested = seconds(directive.value) if directive else None
+    if directive is None or requested is None:
         return
     for name, limit in place(script, site).limits.items():
         longest = limit.time_for(script.job.nodes or 1)
@@ -179,7 +178,7 @@ def site_gpus(script: Script, site: Site) -> Iterator[Finding]:
     job, available = script.job, place(script, site).node.gpus
     if job.gpus_per_node and available and job.gpus_per_node > available:
         yield Finding(
-            span_of(script, "gres", "gpus-per-node", "gpus", "gpus-per-task"),
+            span_of(script, *_GPU_OPTIONS),
             f"the job requests {job.gpus_per_node} GPUs per node, but a node of {site.name} has {available}",
             f"request at most {available} GPUs per node, on more nodes",
         )
@@ -192,9 +191,6 @@ def site_gpus(script: Script, site: Site) -> Iterator[Finding]:
                     f"the job requests {requested} {what}, but {name} of {site.name} allows {most} per job",
                     f"request at most {most} {what}",
                 )
-
-
-_GPU_OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
 
 
 @site_rule("SG905", "error")
@@ -217,18 +213,16 @@ def site_gpu_type(script: Script, site: Site) -> Iterator[Finding]:
     ## When to ignore
     If the profile of the site is out of date.
     """
-    directive = next((found for name in _GPU_OPTIONS if (found := script.header.last(name))), None)
+    directive = script.header.last(*_GPU_OPTIONS)
     if directive is None or not script.job.gpus_per_node:
         return
     kind, types = gpu_type(script, site), site.gpu.types
     if kind and types and kind not in types and "gpu.types" in site.complete:
-        yield Finding(
-            directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types)
-        )
+        fact = f"{site.name} has no GPU type {kind!r}"
+        yield Finding(directive.value_span, fact, did_you_mean(kind, types))
     elif kind is None and site.gpu.type_required:
-        yield Finding(
-            directive.value_span, f"{site.name} requires a GPU type", f"add a type: {', '.join(types)}"
-        )
+        advice = f"add a type: {', '.join(types)}"
+        yield Finding(directive.value_span, f"{site.name} requires a GPU type", advice)
 
 
 @site_rule("SG906", "error")
@@ -381,13 +375,11 @@ def site_environment(script: Script, site: Site) -> Iterator[Finding]:
     ## When to ignore
     If the environment of the user or a module sets the variables.
     """
-    yield from missing_variables(script, site, "requires", lambda name: name in site.env.required)
+    yield from _missing_variables(script, site, required=True)
 
 
-def missing_variables(
-    script: Script, site: Site, verb: str, counts: Callable[[str], bool]
-) -> Iterator[Finding]:
-    """Report the missing variables of the site's profile that count."""
+def _missing_variables(script: Script, site: Site, required: bool) -> Iterator[Finding]:
+    """Report the missing variables that the site's profile requires, or the others."""
     if not script.launches or script.shell.sourced or loads_module(script, "nccl"):
         return
     in_steps = (launch for launch in script.launches if launch.under("srun"))
@@ -395,7 +387,7 @@ def missing_variables(
     missing = {
         name: value
         for name, value in _needed_variables(script, site, launch).items()
-        if counts(name) and not _is_set(script, name)
+        if (name in site.env.required) is required and not _is_set(script, name)
     }
     if missing:
         from slurmgen.slurm.shell import word  # takes 20 ms; not needed without a site
@@ -404,7 +396,10 @@ def missing_variables(
         exports = [f"export {name}={word(value)}" for name, value in missing.items()]
         yield Finding(
             launch.span,
-            f"{site.name} {verb} {', '.join(missing)}. {notes}".rstrip(". ") + ("." if notes else ""),
+            f"{site.name} {'requires' if required else 'recommends'} {', '.join(missing)}. {notes}".rstrip(
+                ". "
+            )
+            + ("." if notes else ""),
             f"add `{'; '.join(exports)}` before this line",
             _exports_before(script, launch, exports),
         )
@@ -487,4 +482,4 @@ def site_recommends(script: Script, site: Site) -> Iterator[Finding]:
     ## When to ignore
     If the environment of the user or a module sets the variables, or the job runs well without them.
     """
-    yield from missing_variables(script, site, "recommends", lambda name: name not in site.env.required)
+    yield from _missing_variables(script, site, required=False)

@@ -8,6 +8,7 @@ from slurmgen.lint.reader import Command, Launch, Script, Span
 from slurmgen.lint.rules.common import is_amd, loads_module, steps
 from slurmgen.secret_names import has_key, has_secret_name, is_placeholder, keys_in
 
+_HOOK = 'write `eval "$(conda shell.bash hook)"`'
 _INITIALIZERS = ("source", ".", "eval", "module", "ml", "spack")
 _UNRELATED = re.compile(
     r"(\S*/)?(cuda|cudnn|gcc|nccl|openmpi|mpi|intel|nvhpc|rocm|cmake|git|compilers?|apptainer|singularity)"
@@ -46,9 +47,9 @@ def conda_not_set_up(script: Script) -> Iterator[Finding]:
     if "l" in letters or "i" in letters:
         return
     for command in script.commands:
-        activates = command.texts[1:2] == ["activate"]
-        if command.name == "conda" and activates:
-            yield _conda_finding(command, "no command before this one initializes conda")
+        if command.name == "conda" and command.texts[1:2] == ["activate"]:
+            fact = "no command before this one initializes conda"
+            yield Finding(command.span, fact, f"{_HOOK}, then `conda activate NAME`")
             return
         if _initializes(command) or command.name.startswith("conda_init"):
             return
@@ -60,10 +61,6 @@ def _initializes(command: Command) -> bool:
         return command.name in _INITIALIZERS
     names = [text for text in command.texts[1:] if text not in _VERBS]
     return not all(_UNRELATED.fullmatch(name) for name in names)
-
-
-def _conda_finding(command: Command, fact: str) -> Finding:
-    return Finding(command.span, fact, 'write `eval "$(conda shell.bash hook)"`, then `conda activate NAME`')
 
 
 _GPU_FLAGS = {
@@ -109,11 +106,7 @@ def container_without_gpu(script: Script) -> Iterator[Finding]:
     for launch in script.launches:
         for layer in launch.layers:
             flags = _GPU_FLAGS.get(layer.kind)
-            if (
-                flags
-                and layer.options.lacks(*flags)
-                and not (_has_gpu_variable(launch) or _uses_rocm(launch))
-            ):
+            if flags and layer.options.lacks(*flags) and not _gets_gpus_otherwise(launch):
                 yield Finding(
                     layer.word.span,
                     f"{layer.word.text.rpartition('/')[2]} has no GPU option, so the container has no GPU",
@@ -121,12 +114,9 @@ def container_without_gpu(script: Script) -> Iterator[Finding]:
                 )
 
 
-def _uses_rocm(launch: Launch) -> bool:
-    return any("rocm" in word.text.lower() for word in launch.command.words)
-
-
-def _has_gpu_variable(launch: Launch) -> bool:
-    return bool(_GPU_VARIABLES & launch.env.keys())
+def _gets_gpus_otherwise(launch: Launch) -> bool:
+    uses_rocm = any("rocm" in word.text.lower() for word in launch.command.words)
+    return uses_rocm or bool(_GPU_VARIABLES & launch.env.keys())
 
 
 @rule("SG504", "warning")
@@ -155,32 +145,17 @@ def uv_run_in_tasks(script: Script) -> Iterator[Finding]:
     ## Reference
     https://docs.astral.sh/uv/reference/cli/#uv-run
     """
-    for launch in steps(script):
-        tasks = _tasks(script, launch)
-        uv = launch.under("uv")
-        if (
-            uv
-            and tasks > 1
-            and _is_inside_step(launch)
-            and uv.options.lacks("no-sync")
-            and "UV_NO_SYNC" not in launch.env
-        ):
+    for launch, _ in steps(script):
+        tasks, uv = script.step(launch).least_tasks, launch.under("uv")
+        if not uv or tasks < 2 or "UV_NO_SYNC" in launch.env:
+            continue
+        kinds = [layer.kind for layer in launch.layers]
+        if kinds.index("srun") < kinds.index("uv") and uv.options.lacks("no-sync"):
             yield Finding(
                 uv.word.span,
                 f"{tasks} tasks run `uv run` at the same time and update one environment",
                 "run `uv sync` before srun, and `.venv/bin/python` or `uv run --no-sync` in the step",
             )
-
-
-def _is_inside_step(launch: Launch) -> bool:
-    kinds = [layer.kind for layer in launch.layers]
-    return kinds.index("srun") < kinds.index("uv")
-
-
-def _tasks(script: Script, launch: Launch) -> int:
-    """The least number of tasks of the step."""
-    shape = script.step(launch)
-    return shape.ntasks or (shape.nodes or 1) * (shape.ntasks_per_node or 1)
 
 
 @rule("SG513", "warning")
@@ -210,11 +185,8 @@ def conda_init(script: Script) -> Iterator[Finding]:
     """
     for command in script.commands:
         if command.name in ("conda", "mamba", "micromamba") and command.texts[1:2] == ["init"]:
-            yield Finding(
-                command.span,
-                f"`{command.name} init` changes ~/.bashrc, and has no effect in this shell",
-                'write `eval "$(conda shell.bash hook)"`',
-            )
+            fact = f"`{command.name} init` changes ~/.bashrc, and has no effect in this shell"
+            yield Finding(command.span, fact, _HOOK)
 
 
 _DEFAULT_VALUE = re.compile(r"\$\{\w+:?[-=]['\"]?([^'\"{}$]+)['\"]?\}")
@@ -305,9 +277,8 @@ def image_per_rank(script: Script) -> Iterator[Finding]:
     ## Reference
     https://apptainer.org/docs/user/main/cli/apptainer_pull.html
     """
-    for launch in steps(script):
-        shape = script.step(launch)
-        tasks = shape.ntasks or (shape.nodes or 1) * (shape.ntasks_per_node or 1)
+    for launch, _ in steps(script):
+        tasks = script.step(launch).least_tasks
         image = next((word for word in launch.command.words if word.text.startswith(_REGISTRIES)), None)
         if image and tasks > 1 and launch.under("apptainer"):
             yield Finding(

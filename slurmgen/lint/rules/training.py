@@ -20,20 +20,16 @@ _BYTE = 3
 
 def calls(script: Script, launch: Launch, name: str) -> tuple[Path | None, list[Call]]:
     """The path of the training script that a launch runs, if available, and its calls of a function."""
-    path = training_script(script, launch)
-    return path, _calls_named(name, path, script.budget) if path else []
-
-
-def _calls_named(name: str, path: Path, budget: Budget) -> list[Call]:
+    path = _training_script(script, launch)
     try:
-        found = _calls(path, budget).get(name, [])
-        budget.spend(len(found))
+        found = _calls(path, script.budget).get(name, []) if path else []
+        script.budget.spend(len(found))
     except TooLarge:
-        return []
-    return found
+        return path, []
+    return path, found
 
 
-def training_script(script: Script, launch: Launch) -> Path | None:
+def _training_script(script: Script, launch: Launch) -> Path | None:
     """The training script on this machine: next to the batch script, or in the current directory."""
     word = launch.script
     if script.path is None or word is None or not word.known or not word.text.endswith(".py"):
@@ -101,15 +97,17 @@ def trainer_devices(script: Script) -> Iterator[Finding]:
         path, trainers = calls(script, launch, "Trainer")
         for trainer in trainers:
             devices = trainer.number("devices")
-            wanted = LAUNCHERS["lightning"].ntasks_per_node(devices) if devices else None
-            if path and tasks and wanted and wanted != tasks:
-                directive = script.header.last("ntasks-per-node") or script.header.last("ntasks")
-                where = f"{path.name} line {trainer.line}"
+            if path and tasks and devices and devices != tasks:
+                directive = script.header.last("ntasks-per-node", "ntasks")
                 yield Finding(
                     directive.span if directive else launch.span,
-                    f"{counted(tasks, 'task')} per node, but devices={devices} in {where}",
-                    f"use `--ntasks-per-node={wanted}`; {LAUNCHERS['lightning'].why}",
+                    f"{counted(tasks, 'task')} per node, but devices={devices} in {_where(path, trainer)}",
+                    f"use `--ntasks-per-node={devices}`; {LAUNCHERS['lightning'].why}",
                 )
+
+
+def _where(path: Path, call: Call) -> str:
+    return f"{path.name} line {call.line}"
 
 
 @rule("SG702", "error")
@@ -152,7 +150,7 @@ def trainer_nodes(script: Script) -> Iterator[Finding]:
             num_nodes = trainer.number("num_nodes", default=1)
             if path and "devices" in trainer.constants and num_nodes and num_nodes != nodes:
                 directive = script.header.last("nodes")
-                where = f"{path.name} line {trainer.line}"
+                where = _where(path, trainer)
                 yield Finding(
                     directive.span if directive else launch.span,
                     f"the job has {counted(nodes, 'node')}, but {where} has num_nodes={num_nodes}",
@@ -189,11 +187,8 @@ def accelerator_overrules(script: Script) -> Iterator[Finding]:
         for call in accelerators:
             fact = _on_cpu(script, call) or _precision(launch, call)
             if path and fact:
-                yield Finding(
-                    launch.span,
-                    f"{path.name} line {call.line}: {fact}",
-                    "remove it from the training script",
-                )
+                fact = f"{_where(path, call)}: {fact}"
+                yield Finding(launch.span, fact, "remove it from the training script")
 
 
 def _on_cpu(script: Script, call: Call) -> str | None:
@@ -203,12 +198,8 @@ def _on_cpu(script: Script, call: Call) -> str | None:
 
 def _precision(launch: Launch, call: Call) -> str | None:
     on_command_line, in_script = launch.options.text("mixed-precision"), call.constants.get("mixed_precision")
-    if (
-        launch.kind != "accelerate"
-        or on_command_line is None
-        or in_script not in ("no", "fp16", "bf16", "fp8")
-        or in_script == on_command_line
-    ):
+    differs = on_command_line is not None and in_script != on_command_line
+    if launch.kind != "accelerate" or not differs or in_script not in ("no", "fp16", "bf16", "fp8"):
         return None
     return f"mixed_precision={in_script!r} overrides --mixed_precision={on_command_line}"
 
@@ -259,7 +250,7 @@ def jax_devices(script: Script) -> Iterator[Finding]:
         yield Finding(
             launch.span,
             f"{counted(tasks, 'task')} per node for {gpus} GPUs, and JAX uses one per task: "
-            f"{path.name} line {call.line}",
+            f"{_where(path, call)}",
             f"use `--ntasks-per-node={gpus}`; {LAUNCHERS['jax'].why}",
         )
 

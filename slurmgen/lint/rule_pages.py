@@ -14,11 +14,7 @@ SECTIONS = (
     "When to ignore",
     "Reference",
 )
-
-
 PAGE = Path("docs", "rules.md")
-
-
 GROUPS = {
     "SG1": "Header",
     "SG2": "Nodes, tasks, ranks and GPUs",
@@ -30,8 +26,6 @@ GROUPS = {
     "SG8": "Limits of the linter",
     "SG9": "Site (with --site)",
 }
-
-
 _HEAD = """\
 # Lint rules
 

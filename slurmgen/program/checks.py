@@ -78,8 +78,6 @@ def unsent(job: Request, program: Program | None, project_dir: Path, sent: Colle
 _DATA_FILE = re.compile(
     r"[^\s/][^\s]{0,200}\.(?:csv|tsv|jsonl?|parquet|npy|npz|h5|hdf5|txt|tar|zip|lmdb|arrow|safetensors)"
 )
-
-
 _INPUT = re.compile(r"data|input|train|val|test|root|resume|config|pretrained|weights", re.IGNORECASE)
 "Options of a program that name what it reads, and not what it writes."
 

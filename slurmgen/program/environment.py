@@ -10,19 +10,13 @@ from slurmgen.program.framework import Program
 
 _PACKAGES = ("torch", "lightning", "pytorch_lightning", "accelerate", "transformers", "deepspeed")
 "Modules that need PyTorch."
-
-
 _NEEDS_TORCH = re.compile(
     r"(?<![\w.-])(?:torch|pytorch|torchvision|pytorch[-_]lightning|lightning|accelerate|deepspeed|timm"
     r"|transformers\[torch\])(?![\w-])",
     re.IGNORECASE,
 )
-
-
 _BROUGHT = re.compile(r"torch|conda|mamba|miniforge|python-ml|/ml\b|deep", re.IGNORECASE)
 "Words in the name of a module that may have PyTorch in its Python."
-
-
 _CHOICES = {
     "uv.lock": "--python-env uv",
     "pixi.toml": "--python-env pixi",

@@ -57,8 +57,6 @@ class Layer(NamedTuple):
 
 MOST_LAYERS = 40
 "Limit of programs that run programs, in one command."
-
-
 LAUNCH = 100
 "Steps of the budget for the rules that check a launch."
 

@@ -14,8 +14,6 @@ from slurmgen.lint.reader.words import ANY, KNOWN_RANGES, Expander, Range, Value
 
 _LONGEST_VALUE = 4096
 "Longer values are treated as unknown, such as a value that doubles itself repeatedly."
-
-
 _ASSIGNMENT = 10
 "Steps of the budget for an assignment, besides its value."
 
@@ -155,12 +153,8 @@ class Variables:
 
 _DEEPEST = 50
 "Nesting limit of commands; a deeper script is too large to read."
-
-
 _DEEPEST_CALL = 12
 "Nesting limit of function calls: recursion would never end."
-
-
 _COMMAND = 20
 "Steps of the budget for a command, besides its words."
 
@@ -521,11 +515,7 @@ _VISITS: dict[str, Callable[[_Walker, Node], object]] = {
     "string": lambda walker, node: walker.expander.words(node),
     "command_substitution": _Walker.visit_output,
 }
-
-
 _SETTINGS = {"e": "errexit", "u": "nounset"}
-
-
 _HARMLESS = r"(activate|conda\.sh|/etc/profile\S*|lmod\S*|modules?\S*|/init/\w+|\.bashrc|\.bash_profile)$"
 "Files that set up a tool and do not change the script's variables."
 
@@ -586,18 +576,12 @@ EFFECTS: dict[str, Callable[[State, list[str]], None]] = {
     "readarray": _read_array,
 }
 "The effects by the name of the builtin."
-
-
 _MOST = 50
 "Lines of comments, or blank lines, that are searched."
-
-
 _CUT = re.compile(
     rf"[ \t]*\\(?:\n(?:(?P<comments>(?:[ \t]*#[^\n]*\n){{1,{_MOST}}})|(?:[ \t]*\n){{1,{_MOST}}})"
     r"|(?P<blanks>[ \t]+)(?P<comment>#[^\n]*)?\n)(?P<next>[^\n]*)"
 )
-
-
 _CONTINUED = re.compile(r"[ \t]*--?[A-Za-z]")
 "The beginning of a line that its author meant as a part of the command before it: an option."
 
@@ -624,21 +608,11 @@ def find_cut(text: str, end: int) -> tuple[int, int, str] | None:
 
 
 _NAME = r"(?:[A-Za-z_]\w*+|\d)"
-
-
 _GLUED = re.compile(rf"(?<!\\)\$(?:{_NAME}|\{{{_NAME}\}})[\w/:,.@%+=~-]++(?=\${_NAME})")
 "An expansion and a literal text, followed by an expansion without braces."
-
-
 _VARIABLE = re.compile(rf"\$({_NAME})")
-
-
 _DOUBLE = re.compile(r"\$\(\(\(")
-
-
 _COMMENT = re.compile(r"(?<!\\)`#[^`\n]*`")
-
-
 _LONGEST_LINE = 500
 "Characters that are searched for the end of `$(((`."
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 UNKNOWN = "\x01"
 "Replaces the parts of a word that the text does not determine."
-
-
 _FOREIGN = re.compile(r"[^\t\n\r\x20-\x7e]")
 BYTE_ORDER_MARK = "\ufeff"
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff", "#\0", "\0#")
@@ -63,8 +61,6 @@ class Source:
 
 STEPS = 800_000
 "Enough for about 20,000 plain commands."
-
-
 CHARACTERS = 8
 "Characters that are copied, compared or searched in one step."
 

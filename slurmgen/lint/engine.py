@@ -1,9 +1,11 @@
-"""Run rules on a script: select them, drop suppressed findings, sort the others."""
+"""Run rules on a script: select them, drop suppressed findings, sort the others, and apply their fixes."""
 
+import os
 import re
 from bisect import bisect, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -257,3 +259,22 @@ def _touch(a: Edit, b: Edit) -> bool:
     if a.span == b.span and a.span.start == a.span.end:
         return a == b or not (a.text.endswith("\n") and b.text.endswith("\n"))
     return a.span.start < b.span.end and b.span.start < a.span.end
+
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_NO_NEWLINE = "\n\\ No newline at end of file\n"
+
+
+def patch(name: str, before: str, after: str) -> str:
+    """A unified diff with the file's path relative to the current folder; empty without a change."""
+    path = _relative(name)
+    # A tab ends a file name that contains a blank.
+    end = "\t" if " " in path else ""
+    lines = unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{path}{end}", f"b/{path}{end}")
+    return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines)
+
+
+def _relative(name: str) -> str:
+    path = Path(os.path.normpath(name))
+    folder = Path.cwd()
+    return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix().lstrip("/")

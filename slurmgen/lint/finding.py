@@ -107,3 +107,12 @@ class Report(NamedTuple):
     def sentence(self) -> str:
         """The message with the advice, on one line."""
         return "; ".join(filter(None, [self.finding.message, self.finding.advice]))
+
+
+class Linted(NamedTuple):
+    """One file and its findings."""
+
+    name: str
+    "As given on the command line; `-` is standard input."
+    text: str
+    reports: tuple[Report, ...]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
-from slurmgen.lint.reader import Script, read
-from slurmgen.lint.rules import OTHER_SCHEDULER, TOO_LARGE, all_rules
+from slurmgen.lint.reader import Script, Span, read
+from slurmgen.lint.reader.embedded import Embedded, embedded
+from slurmgen.lint.rules import EXPANDED, OTHER_SCHEDULER, TOO_LARGE, all_rules
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
@@ -61,21 +62,53 @@ def lint_text(
         codes: the rules to run; all but the notes if None.
     """
     script = read(text, path)
-    codes = chosen() if codes is None else codes
+    codes = tuple(chosen() if codes is None else codes)
     if script.other_scheduler:
-        codes = {OTHER_SCHEDULER} & set(codes)
-    found = _merged(_reports(script, site, codes))
+        codes = tuple({OTHER_SCHEDULER} & {*codes})
+    found = _merged([*_reports(script, site, codes), *_reports_within(script, site, path, codes)])
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 
 def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[Report]:
     allowed = _allowed(script)
+    for rule, finding in _findings(script, site, codes):
+        report = _report(script, rule, finding)
+        if rule.code not in allowed.get(report.start.line, ()):
+            yield report
+
+
+def _reports_within(
+    script: Script, site: "Site | None", path: Path | None, codes: Iterable[str]
+) -> Iterator[Report]:
+    """The findings in the batch scripts that a script contains, such as `sbatch <<EOF`."""
+    allowed = _allowed(script)
+    for inner in embedded(script.shell):
+        place = inner.place
+        within = read(inner.text, path, _line_in(script, inner))
+        for rule, finding in _findings(within, site, codes):
+            if inner.is_exact:
+                at = place(Span(0, 0)).start
+                edits = tuple(
+                    edit._replace(span=Span(*(at + i for i in edit.span))) for edit in finding.edits
+                )
+            elif rule.code == EXPANDED:
+                continue
+            else:
+                edits = ()
+            report = _report(script, rule, finding._replace(span=place(finding.span), edits=edits))
+            if rule.code not in allowed.get(report.start.line, ()):
+                yield report
+
+
+def _line_in(script: Script, inner: Embedded) -> Callable[[int], int]:
+    return lambda offset: script.source.position(inner.place(Span(offset, offset)).start).line
+
+
+def _findings(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[tuple[Rule, Finding]]:
     for code in codes:
         rule = all_rules()[code]
         for finding in _some(script, _one_per_place(rule.check(script, site))):
-            report = _report(script, rule, finding)
-            if code not in allowed.get(report.start.line, ()):
-                yield report
+            yield rule, finding
 
 
 def _one_per_place(findings: Iterator[Finding]) -> Iterator[Finding]:

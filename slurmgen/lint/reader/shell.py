@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 from tree_sitter import Node
 
-from slurmgen.lint.reader.commands import ArrayCopy, Assignment, Command, Cut, Shell
+from slurmgen.lint.reader.commands import ArrayCopy, Assignment, Command, Cut, Document, Part, Shell
 from slurmgen.lint.reader.parse import parse
-from slurmgen.lint.reader.source import CHARACTERS, UNKNOWN, Budget, Span, TooLarge
+from slurmgen.lint.reader.source import CHARACTERS, OUTER, UNKNOWN, Budget, Span, TooLarge
 from slurmgen.lint.reader.words import ANY, KNOWN_RANGES, Expander, Range, Value, Word, evaluate
 
 _LONGEST_VALUE = 4096
@@ -186,6 +186,7 @@ def read_shell(
         tuple(walker.outside),
         tuple(walker.array_copies),
         tuple(walker.cuts),
+        tuple(walker.documents),
         root.has_error,
     )
 
@@ -201,6 +202,7 @@ class _Walker(Variables):
         self.outside: list[Command] = []
         self.comments: list[Span] = []
         self.cuts: list[Cut] = []
+        self.documents: list[Document] = []
         self.sourced = False
         self._depth = 0
         self._conditions: list[str] = []
@@ -344,14 +346,46 @@ class _Walker(Variables):
 
     def _visit_redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
+        first = len(self.commands)
         if body is not None:
             self._in("redirected", body)
         self._find_cut(node)
         for child in node.named_children:
-            if child.type != "heredoc_redirect" and child.type.endswith("redirect"):
+            if child.type == "heredoc_redirect":
+                self._visit_document(child, next(iter(self.commands[first:]), None))
+            elif child.type.endswith("redirect"):
                 for target in child.named_children:
                     if target.type not in ("file_descriptor", "word"):
                         self.expander.words(target)
+
+    def _visit_document(self, node: Node, command: Command | None) -> None:
+        """Note the text of a here-document, which the shell expands unless its end is quoted."""
+        body = next((child for child in node.named_children if child.type == "heredoc_body"), None)
+        mark = next((child for child in node.named_children if child.type == "heredoc_start"), None)
+        if body is None or mark is None or self.raw(node).startswith("<<-"):
+            return
+        if self.raw(mark)[:1] in "'\"\\":
+            parts = [Part(self.raw(body), self.span(body), is_exact=True)]
+        else:
+            parts = list(self._expanded(body))
+        self.documents.append(Document(tuple(parts), command))
+
+    def _expanded(self, body: Node) -> Iterator[Part]:
+        at = body.start_byte
+        for child in body.named_children:
+            if child.type != "heredoc_content":
+                yield from self._unescaped(at, child.start_byte)
+                words = self.expander.words(child)
+                text = words[0].text if len(words) == 1 else UNKNOWN
+                yield Part(text.replace(UNKNOWN, OUTER), self.span(child))
+                at = child.end_byte
+        yield from self._unescaped(at, body.end_byte)
+
+    def _unescaped(self, start: int, end: int) -> Iterator[Part]:
+        """A text without the backslashes that keep it from expansion."""
+        for found in re.finditer(r"\\([$`\\])|(?:[^\\]|\\(?![$`\\]))+", self.text[start:end]):
+            places = self.base(start + found.start()).start, self.base(start + found.end()).end
+            yield Part(found[1] or found[0], Span(*places), is_exact=found[1] is None)
 
     def _visit_command(self, node: Node) -> None:
         env: dict[str, str] = {}

@@ -12,6 +12,9 @@ TOO_LARGE = "SG801"
 OTHER_SCHEDULER = "SG119"
 "The only rule that applies to a script for another scheduler."
 
+EXPANDED = "SG107"
+"The rule about variables in directives, which the shell expands in a here-document."
+
 
 @cache
 def all_rules() -> dict[str, Rule]:

@@ -237,7 +237,7 @@ def cut_command(script: Script) -> Iterator[Finding]:
     """
     in_strings = {cut for launch in script.launches for layer in launch.layers for cut in layer.cuts}
     for cut in (*script.shell.cuts, *sorted(in_strings)):
-        line = script.source.position(cut.span.start).line
+        line = script.source.shown_line(cut.span.start)
         yield Finding(
             cut.span,
             f"{cut.why} ends the command: the options after line {line} are not part of it",
@@ -301,7 +301,7 @@ def exit_status_lost(script: Script) -> Iterator[Finding]:
         yield Finding(
             after[-1].span,
             f"`{after[-1].name}` hides a failure of the launch on line "
-            f"{script.source.position(launch.command.span.start).line}: Slurm reports COMPLETED",
+            f"{script.source.shown_line(launch.command.span.start)}: Slurm reports COMPLETED",
             _status_advice(after[-1], is_background),
         )
 

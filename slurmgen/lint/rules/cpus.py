@@ -131,6 +131,37 @@ def cpus_not_asked(script: Script) -> Iterator[Finding]:
         )
 
 
+@rule("SG404", "note")
+def cpus_of_one_gpu(script: Script) -> Iterator[Finding]:
+    """A job with one GPU does not request CPUs.
+
+    ## What it checks
+    Checks for a header with one GPU and no option for CPUs, in a script that starts Python or a launcher.
+    SG402 reports jobs with several GPUs or tasks.
+
+    ## Why it matters
+    Slurm allocates one CPU, unless the site has a different default. The workers of the data loader share it
+    with the training. Some programs need no more, so the rule is opt-in.
+
+    ## Example
+        #SBATCH --gres=gpu:1
+
+    ## Use instead
+        #SBATCH --gres=gpu:1
+        #SBATCH --cpus-per-task=8
+
+    ## When to ignore
+    If the site allocates CPUs with each GPU, or the program needs only one.
+    """
+    place = script.header.last("gres", "gpus", "gpus-per-node", "gpus-per-task")
+    if place and script.launches and _is_single(script) and not _asks_for_cpus(script):
+        yield Finding(
+            place.span,
+            "the job requests one GPU, but no CPUs; by default it gets one",
+            "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
+        )
+
+
 def _asks_for_cpus(script: Script) -> bool:
     """Whether the header, an srun, or the number of tasks requests CPUs."""
     on_srun = any(launch.step and launch.step.options.first("cpus-per-task") for launch in script.launches)

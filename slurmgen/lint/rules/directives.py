@@ -40,7 +40,7 @@ def directive_after_command(script: Script) -> Iterator[Finding]:
     https://slurm.schedmd.com/sbatch.html ; NVIDIA-NeMo/Megatron-Bridge pull request 3068
     """
     comments = {span.start for span in script.shell.comments}
-    first = script.source.position(script.header.end).line
+    first = script.source.shown_line(script.header.end)
     for span in script.header.late:
         if span.start in comments:
             yield Finding(

@@ -212,6 +212,42 @@ def memory_unit(script: Script) -> Iterator[Finding]:
             )
 
 
+@rule("SG121", "note")
+def exclusive_without_memory(script: Script) -> Iterator[Finding]:
+    """A job with whole nodes does not request their memory.
+
+    ## What it checks
+    Checks for `--exclusive` without an option for memory in a job with GPUs. `--exclusive=user` is not
+    checked.
+
+    ## Why it matters
+    `--exclusive` allocates all CPUs and GPUs of a node, but only the default memory, if the cluster limits
+    memory by node or CPU (DefMemPerNode, DefMemPerCPU). Many clusters do not, so the rule is opt-in.
+
+    ## Example
+        #SBATCH --exclusive
+        #SBATCH --gres=gpu:4
+
+    ## Use instead
+        #SBATCH --exclusive
+        #SBATCH --gres=gpu:4
+        #SBATCH --mem=0
+
+    ## When to ignore
+    If the default memory of the cluster is that of the node, or the site refuses `--mem`.
+
+    ## Reference
+    https://slurm.schedmd.com/sbatch.html#OPT_exclusive ; chapel-lang/chapel pull request 13667
+    """
+    directive = script.header.last("exclusive")
+    if directive and not directive.value and script.job.has_gpus and not script.header.last(*MEMORY_OPTIONS):
+        yield Finding(
+            directive.span,
+            "--exclusive allocates all CPUs of a node, but only the default memory",
+            "add `#SBATCH --mem=0` for all memory of the node",
+        )
+
+
 def megabytes(text: str) -> int:
     """MiB of a size; 0 if sbatch refuses it."""
     try:

@@ -33,7 +33,8 @@ def test_a_here_document_is_read_as_a_script(before: str, end: str, out: str) ->
 
 
 def test_what_the_outer_shell_expands_is_known_or_unknown() -> None:
-    job = "sbatch <<EOF\n#!/bin/bash\n#SBATCH --gres=gpu:$GPUS -c 8 --output=$LOG\ntorchrun --nproc-per-node=4 t.py\nEOF\n"
+    header = "#SBATCH --gres=gpu:$GPUS -c 8 --output=$LOG\n"
+    job = f"sbatch <<EOF\n#!/bin/bash\n{header}torchrun --nproc-per-node=4 t.py\nEOF\n"
     assert found(job) == []
     assert found(f"GPUS=2\n{job}") == [("SG202", 6)]
 
@@ -45,7 +46,8 @@ def test_options_on_the_command_line_override_directives() -> None:
 
 
 def test_the_command_of_wrap_is_read_as_a_script() -> None:
-    submit = "sbatch --nodes=1 --gres=gpu:2 -c 8 --time={time} --wrap='torchrun --standalone --nproc-per-node={n} t.py'"
+    launch = "torchrun --standalone --nproc-per-node={n} t.py"
+    submit = f"sbatch --nodes=1 --gres=gpu:2 -c 8 --time={{time}} --wrap='{launch}'"
     assert found(submit.format(time="24:00:00", n=2)) == []
     assert found(submit.format(time="24:00", n=4)) == [("SG110", 2), ("SG202", 2)]
 

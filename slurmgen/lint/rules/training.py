@@ -258,3 +258,38 @@ def jax_devices(script: Script) -> Iterator[Finding]:
 def _takes_one_gpu(call: Call) -> bool:
     is_certain = call.complete and not call.positional and not _CHOOSE & call.constants.keys()
     return call.owner == "jax.distributed" and is_certain
+
+
+@rule("SG705", "error")
+def lightning_job_name(script: Script) -> Iterator[Finding]:
+    """Lightning takes the job for an interactive one.
+
+    ## What it checks
+    Checks for a job with the name `bash` or `interactive` whose training script, if the file is available,
+    has a `Trainer`, under an srun with several tasks.
+
+    ## Why it matters
+    Lightning then ignores Slurm: each task trains alone, or tries to start the others itself.
+
+    ## Example
+        #SBATCH --job-name=interactive
+        srun --ntasks=2 python train.py    # Trainer(devices=2)
+
+    ## Use instead
+        #SBATCH --job-name=train
+        srun --ntasks=2 python train.py    # Trainer(devices=2)
+
+    ## When to ignore
+    If the Trainer gets an environment plug-in of its own.
+
+    ## Reference
+    Lightning-AI/pytorch-lightning issue 19762
+    """
+    directive = script.header.last("job-name")
+    if directive is None or directive.value not in LAUNCHERS["lightning"].refused_names:
+        return
+    for launch in script.launches:
+        has_tasks = launch.step is not None and script.step(launch).least_tasks > 1
+        if has_tasks and calls(script, launch, "Trainer")[1]:
+            fact = f"Lightning treats a job named {directive.value!r} as interactive, and ignores Slurm"
+            yield Finding(directive.value_span, fact, "give the job another name")

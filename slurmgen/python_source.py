@@ -12,16 +12,10 @@ from msgspec import Struct
 from slurmgen.files import read_text
 
 Constant = str | int | float | bool | None
-
-
 LARGEST_FILE = 200_000
 "Size limit of a file, in bytes: Python needs 0.1 s for the syntax tree of so many."
-
-
 _LARGEST = 10**9
 "The largest number that counts something."
-
-
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -196,8 +190,6 @@ _LATER = re.compile(
     r"""^\s*(?:type|lazy)\s+\w|\b[tT][rR]?["']|\b[rR]?[fF][rR]?["']|^\s*(?:async\s+)?(?:def|class)\s+\w+\s*\[|\bexcept\*?\s"""
 )
 "What a line may begin or have by the syntax of a later Python: type aliases, template strings, and the like."
-
-
 _LONGEST_LINE = 500
 
 

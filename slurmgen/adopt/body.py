@@ -26,8 +26,6 @@ _OUTPUT_OF_ONE_WORD = re.compile(r"""\$\((hostname|nproc|pwd|mktemp|date ['"]?\+
 _OWN = frozenset(RENDEZVOUS)
 PLACEHOLDER = "echo 'write the program of this job into slurmgen.toml' >&2; exit 2"
 "What a job runs whose program is not expressed."
-
-
 _NOTHING = Options({}, open=False)
 
 

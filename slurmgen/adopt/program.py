@@ -30,17 +30,11 @@ class Started(NamedTuple):
 
 
 _STEPS = ("srun", "mpirun")
-
-
 _KEYWORDS = ("exec", "command", "builtin", "time")
 "Words of the shell in front of a command, which no other program can start."
-
-
 _MEETING = frozenset(
     "node-rank master-addr master-port rdzv-backend rdzv-endpoint rdzv-id local-addr".split()
 )
-
-
 _SIZE_OF_STEP = frozenset(
     """
     nodes ntasks ntasks-per-node tasks-per-node cpus-per-task gpus gpus-per-node gres kill-on-bad-exit
@@ -276,28 +270,16 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
 
 _NAME = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})"
-
-
 _PARTS = re.compile(
     rf"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\(?P<escaped>.)|(?P<name>{_NAME})"""
     r"""|(?P<plain>[^'"\\$`*?\[\]{}();&|<>\s])""",
     re.DOTALL,
 )
-
-
 _INSIDE = re.compile(rf"(?P<name>{_NAME})|\\(?P<escaped>[$`\"\\])|(?P<plain>[^$`])", re.DOTALL)
-
-
 _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$\(\([^)]*\)\)|\$\{[^}]*\}|\$[*@?#]""", re.DOTALL)
 "Parts of a word in which no name of a file is matched."
-
-
 _NAMES_OF_FILES = re.compile(r"[^=]*?(?:[*?]|\[[^\]]+\])")
-
-
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
-
-
 _ONE_WORD = re.compile(r"\$\{?(SLURM_\w+|HOME|USER|PWD|TMPDIR|SCRATCH|WORK|MASTER_ADDR|MASTER_PORT)\}?")
 "Variables that are one word without quotes."
 

@@ -19,9 +19,8 @@ from slurmgen.config.project import find_project, site_of_script
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.files import MAX_TEXT, NotPlainFile, OutsideFolder, is_inside, read_bytes
 from slurmgen.lint import chosen, fix, lint_text
-from slurmgen.lint.engine import Fixed
+from slurmgen.lint.engine import Fixed, patch
 from slurmgen.lint.finding import Rule
-from slurmgen.lint.patch import patch
 from slurmgen.lint.reports import Linted, report
 from slurmgen.lint.rule_pages import explain
 from slurmgen.lint.rules import all_rules

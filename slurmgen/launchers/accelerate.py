@@ -13,12 +13,7 @@ _KINDS = {"--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--use_paralleli
 
 def command(layout: Layout, options: Options) -> Command:
     """`accelerate launch ... SCRIPT`, once per node."""
-    head = (
-        "accelerate",
-        "launch",
-        f"--num_machines={layout.nodes}",
-        f"--num_processes={layout.gpus}",
-    )
+    head = ("accelerate", "launch", f"--num_machines={layout.nodes}", f"--num_processes={layout.gpus}")
     settings = _settings(options)
     if not several_ranks(layout):
         return Command((*head, *settings, *options.further))

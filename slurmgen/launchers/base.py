@@ -61,6 +61,11 @@ def no_variables(_layout: Layout) -> dict[str, str]:
     return {}
 
 
+def python(_layout: Layout, _options: Options) -> Command:
+    """`python SCRIPT`, once per task."""
+    return Command(("python",))
+
+
 class Launcher(NamedTuple):
     """How one framework starts its ranks."""
 
@@ -68,9 +73,9 @@ class Launcher(NamedTuple):
     shape: Tasks
     why: str
     "The reason for that shape."
-    command: Callable[[Layout, Options], Command]
     meets: Callable[[Layout], bool]
     "Whether the ranks need MASTER_ADDR and MASTER_PORT from the batch script."
+    command: Callable[[Layout, Options], Command] = python
     bundled_script: str | None = None
     "The script of a request that names none; None: a request must name its program."
     takes: tuple[str, ...] = ()

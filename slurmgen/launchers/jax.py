@@ -7,25 +7,14 @@ JAX would also derive an address from SLURM_STEP_NODELIST; the batch script's fo
 https://docs.jax.dev/en/latest/multi_process.html
 """
 
-from slurmgen.launchers.base import Command, Launcher, Layout, Options, always
-
-
-def command(_layout: Layout, _options: Options) -> Command:
-    """`python SCRIPT`, once per GPU."""
-    return Command(("python",))
-
-
-def _variables(_layout: Layout) -> dict[str, str]:
-    return {"JAX_COORDINATOR_ADDRESS": "$MASTER_ADDR:$MASTER_PORT"}
-
+from slurmgen.launchers.base import Launcher, always
 
 LAUNCHER = Launcher(
     name="jax",
     shape="task-per-gpu",
     why="each Slurm task is one process of JAX, with one GPU",
-    command=command,
     meets=always,  # a single process joins a group of one
     sets=("JAX_COORDINATOR_ADDRESS",),
-    task_env=_variables,
+    task_env=lambda _layout: {"JAX_COORDINATOR_ADDRESS": "$MASTER_ADDR:$MASTER_PORT"},
     why_task_env="the address that the batch script finds by the rule of the site",
 )

@@ -4,19 +4,12 @@ Lightning checks the number of tasks against `Trainer(devices=, num_nodes=)` and
 when they differ (Lightning-AI/pytorch-lightning issue 18650).
 """
 
-from slurmgen.launchers.base import Command, Launcher, Layout, Options, several_ranks
-
-
-def command(_layout: Layout, _options: Options) -> Command:
-    """`python SCRIPT`, once per GPU."""
-    return Command(("python",))
-
+from slurmgen.launchers.base import Launcher, several_ranks
 
 LAUNCHER = Launcher(
     name="lightning",
     shape="task-per-gpu",
     why="Lightning treats each Slurm task as one rank",
-    command=command,
     meets=several_ranks,
     why_not_term="Lightning's handler of TERM waits for the other ranks, which may be in another step",
     refused_names=("bash", "interactive"),  # its SLURMEnvironment treats these as `salloc` sessions

@@ -5,12 +5,7 @@ WORLD_SIZE counts ranks, not nodes.
 https://docs.pytorch.org/docs/stable/multiprocessing.html#spawning-subprocesses
 """
 
-from slurmgen.launchers.base import Command, Launcher, Layout, Options, always
-
-
-def command(_layout: Layout, _options: Options) -> Command:
-    """`python SCRIPT`, once per node."""
-    return Command(("python",))
+from slurmgen.launchers.base import Launcher, Layout, always
 
 
 def variables(layout: Layout) -> dict[str, str]:
@@ -27,7 +22,6 @@ LAUNCHER = Launcher(
     name="spawn",
     shape="rank-per-gpu",
     why="the script spawns one process per GPU",
-    command=command,
     labels=None,
     meets=always,  # a single rank joins a process group too
     sets=("NODE_RANK", "NNODES", "LOCAL_WORLD_SIZE", "WORLD_SIZE"),

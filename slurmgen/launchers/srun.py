@@ -5,7 +5,7 @@ its GPUs, as NCCL needs, so that the local rank is the index of the GPU. On a si
 task, the profile sets LOCAL_RANK to 0 in `[env.task]`.
 """
 
-from slurmgen.launchers.base import Command, Launcher, Layout, Options, always
+from slurmgen.launchers.base import Launcher, always
 
 VARIABLES = {
     "RANK": "$SLURM_PROCID",
@@ -17,22 +17,12 @@ VARIABLES = {
 """PyTorch's variables of a rank. https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
-def _variables(_layout: Layout) -> dict[str, str]:
-    return VARIABLES
-
-
-def command(_layout: Layout, _options: Options) -> Command:
-    """`python SCRIPT`, once per GPU."""
-    return Command(("python",))
-
-
 LAUNCHER = Launcher(
     name="srun",
     shape="task-per-gpu",
     why="each Slurm task is one rank of PyTorch",
-    command=command,
     meets=always,  # a script for torchrun joins a group of one rank too
     bundled_script="training/train_ddp.py",
     sets=tuple(VARIABLES),
-    task_env=_variables,
+    task_env=lambda _layout: VARIABLES,
 )

@@ -6,13 +6,7 @@ node; it has a fixed port, and overrides Slurm's choice of GPUs.
 https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
 """
 
-from slurmgen.launchers.base import Command, Launcher, Layout, Options, several_nodes
-
-
-def command(_layout: Layout, _options: Options) -> Command:
-    """`python SCRIPT`, once per node."""
-    return Command(("python",))
-
+from slurmgen.launchers.base import Launcher, Layout, several_nodes
 
 _TF_CONFIG = '{"cluster": {"worker": [$TF_WORKERS]}, "task": {"type": "worker", "index": $SLURM_NODEID}}'
 
@@ -25,7 +19,6 @@ LAUNCHER = Launcher(
     name="tensorflow",
     shape="process-per-node",
     why="a strategy of TensorFlow uses all GPUs of a node in one process",
-    command=command,
     meets=several_nodes,
     sets=("TF_CONFIG", "TF_WORKERS"),
     task_env=_variables,

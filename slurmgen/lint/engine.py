@@ -1,17 +1,20 @@
-"""Run rules on a script: select them, drop suppressed findings, sort the others."""
+"""Run rules on a script: select them, drop suppressed findings, sort the others, and apply their fixes."""
 
+import os
 import re
 from bisect import bisect, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
-from slurmgen.lint.reader import Script, read
-from slurmgen.lint.rules import OTHER_SCHEDULER, TOO_LARGE, all_rules
+from slurmgen.lint.reader import Script, Span, read
+from slurmgen.lint.reader.embedded import Embedded, embedded
+from slurmgen.lint.rules import EXPANDED, OTHER_SCHEDULER, TOO_LARGE, all_rules
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
@@ -59,22 +62,61 @@ def lint_text(
         codes: the rules to run; all but the notes if None.
     """
     script = read(text, path)
-    codes = chosen() if codes is None else codes
+    codes = tuple(chosen() if codes is None else codes)
     if script.other_scheduler:
-        codes = {OTHER_SCHEDULER} & set(codes)
-    found = _merged(_reports(script, site, codes))
+        codes = tuple({OTHER_SCHEDULER} & {*codes})
+    found = _merged([*_reports(script, site, codes), *_reports_within(script, site, path, codes)])
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 
 def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[Report]:
     allowed = _allowed(script)
-    for code in codes:
-        rule, seen = all_rules()[code], set()
-        for finding in _some(script, rule.check(script, site)):
-            report = _report(script, rule, finding)
-            if finding.span not in seen and code not in allowed.get(report.start.line, ()):
-                seen.add(finding.span)
+    for rule, finding in _findings(script, site, codes):
+        report = _report(script, rule, finding)
+        if rule.code not in allowed.get(report.start.line, ()):
+            yield report
+
+
+def _reports_within(
+    script: Script, site: "Site | None", path: Path | None, codes: Iterable[str]
+) -> Iterator[Report]:
+    """The findings in the batch scripts that a script contains, such as `sbatch <<EOF`."""
+    allowed = _allowed(script)
+    for inner in embedded(script.shell):
+        place = inner.place
+        within = read(inner.text, path, _line_in(script, inner))
+        for rule, finding in _findings(within, site, codes):
+            if inner.is_exact:
+                at = place(Span(0, 0)).start
+                edits = tuple(
+                    edit._replace(span=Span(*(at + i for i in edit.span))) for edit in finding.edits
+                )
+            elif rule.code == EXPANDED:
+                continue
+            else:
+                edits = ()
+            report = _report(script, rule, finding._replace(span=place(finding.span), edits=edits))
+            if rule.code not in allowed.get(report.start.line, ()):
                 yield report
+
+
+def _line_in(script: Script, inner: Embedded) -> Callable[[int], int]:
+    return lambda offset: script.source.position(inner.place(Span(offset, offset)).start).line
+
+
+def _findings(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[tuple[Rule, Finding]]:
+    for code in codes:
+        rule = all_rules()[code]
+        for finding in _some(script, _one_per_place(rule.check(script, site))):
+            yield rule, finding
+
+
+def _one_per_place(findings: Iterator[Finding]) -> Iterator[Finding]:
+    seen = set()
+    for finding in findings:
+        if finding.span not in seen:
+            seen.add(finding.span)
+            yield finding
 
 
 def _merged(reports: Iterable[Report]) -> Iterator[Report]:
@@ -250,3 +292,22 @@ def _touch(a: Edit, b: Edit) -> bool:
     if a.span == b.span and a.span.start == a.span.end:
         return a == b or not (a.text.endswith("\n") and b.text.endswith("\n"))
     return a.span.start < b.span.end and b.span.start < a.span.end
+
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_NO_NEWLINE = "\n\\ No newline at end of file\n"
+
+
+def patch(name: str, before: str, after: str) -> str:
+    """A unified diff with the file's path relative to the current folder; empty without a change."""
+    path = _relative(name)
+    # A tab ends a file name that contains a blank.
+    end = "\t" if " " in path else ""
+    lines = unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{path}{end}", f"b/{path}{end}")
+    return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines)
+
+
+def _relative(name: str) -> str:
+    path = Path(os.path.normpath(name))
+    folder = Path.cwd()
+    return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix().lstrip("/")

@@ -1,6 +1,7 @@
 """The findings of rules, with their location, message, advice and fix."""
 
 from collections.abc import Callable, Iterator
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from slurmgen.lint.reader.source import Position, Span
@@ -37,14 +38,61 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One rule, as its module defines it."""
+    """One rule."""
 
     code: str
     name: str
     severity: Severity
-    summary: str
     doc: str
+    "Its page. The first line is a sentence that states the fault."
     check: "Callable[[Script, Site | None], Iterator[Finding]]"
+
+    @property
+    def summary(self) -> str:
+        """The fault, without a period."""
+        return self.doc.partition("\n")[0].removesuffix(".")
+
+
+RULES: dict[str, Rule] = {}
+"The rules of the modules that are imported, by code."
+
+_Check = Callable[["Script"], Iterator[Finding]]
+_SiteCheck = Callable[["Script", Site], Iterator[Finding]]
+
+
+def rule(code: str, severity: Severity) -> Callable[[_Check], _Check]:
+    """Register a rule: its name is that of the function, its page is the docstring.
+
+    A page without a reference refers to that of sbatch.
+    """
+
+    def register(check: _Check) -> _Check:
+        name, page = _name_and_page(check, "https://slurm.schedmd.com/sbatch.html")
+        RULES[code] = Rule(code, name, severity, page, lambda script, _site: check(script))
+        return check
+
+    return register
+
+
+def site_rule(code: str, severity: Severity) -> Callable[[_SiteCheck], _SiteCheck]:
+    """Register a rule that compares a script with the profile of its site."""
+
+    def register(check: _SiteCheck) -> _SiteCheck:
+        name, page = _name_and_page(check, "`slurmgen sites show NAME`")
+        checked = Rule(
+            code, name, severity, page, lambda script, site: check(script, site) if site else iter(())
+        )
+        RULES[code] = checked
+        return check
+
+    return register
+
+
+def _name_and_page(check: Callable[..., object], reference: str) -> tuple[str, str]:
+    page = cleandoc(check.__doc__ or "")
+    if "## Reference" not in page:
+        page += f"\n\n## Reference\n{reference}"
+    return check.__name__.replace("_", "-"), page
 
 
 class Report(NamedTuple):
@@ -59,3 +107,12 @@ class Report(NamedTuple):
     def sentence(self) -> str:
         """The message with the advice, on one line."""
         return "; ".join(filter(None, [self.finding.message, self.finding.advice]))
+
+
+class Linted(NamedTuple):
+    """One file and its findings."""
+
+    name: str
+    "As given on the command line; `-` is standard input."
+    text: str
+    reports: tuple[Report, ...]

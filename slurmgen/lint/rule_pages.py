@@ -1,7 +1,6 @@
 """The rule pages. `python -m slurmgen.lint.rule_pages` writes docs/rules.md from the rules' docstrings."""
 
 import re
-import textwrap
 from pathlib import Path
 
 from slurmgen.lint.finding import Rule
@@ -15,11 +14,7 @@ SECTIONS = (
     "When to ignore",
     "Reference",
 )
-
-
 PAGE = Path("docs", "rules.md")
-
-
 GROUPS = {
     "SG1": "Header",
     "SG2": "Nodes, tasks, ranks and GPUs",
@@ -31,8 +26,6 @@ GROUPS = {
     "SG8": "Limits of the linter",
     "SG9": "Site (with --site)",
 }
-
-
 _HEAD = """\
 # Lint rules
 
@@ -58,13 +51,13 @@ def page() -> str:
 def explain(rule: Rule, heading: str = "#") -> str:
     """The page of one rule."""
     title = f"{heading} {rule.code} {rule.name}\n\nSeverity: {rule.severity}\n\n"
-    body = textwrap.dedent(rule.doc).strip()
-    return title + re.sub(r"^## ", f"{heading}# ", body, flags=re.MULTILINE) + "\n"
+    return title + re.sub(r"^## ", f"{heading}# ", rule.doc, flags=re.MULTILINE) + "\n"
 
 
 def _table() -> str:
     rows = [
-        f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in all_rules().values()
+        f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary.replace('|', chr(92) + '|')} |"
+        for rule in all_rules().values()
     ]
     return "\n".join(["| code | name | severity | summary |", "|---|---|---|---|", *rows]) + "\n"
 

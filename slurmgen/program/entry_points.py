@@ -12,21 +12,13 @@ from slurmgen.program.target import kind_of
 
 MOST_FILES = 500
 "Files that are looked at; a larger project names its own jobs."
-
-
 MOST_JOBS = 20
-
-
 _DEEPEST = 3
 "Folders below the project."
-
-
 _SKIPPED = re.compile(
     r"\..*|__pycache__|node_modules|site-packages|venv|env|tests?|docs?|build|dist|training"
 )
 "Folders without programs of the user's own; `training` is that of the bundled examples."
-
-
 _PARSERS = {"argparse", "click", "hydra", "tyro", "fire", "typer", "absl"}
 
 

@@ -16,8 +16,6 @@ _GROUP = "process group"
 "Evidence of ranks that join a process group, which several launchers start."
 _WRAPPED = "wrapped model"
 "Evidence of ranks that have joined one; which file makes it join is still to be found."
-
-
 _CALLS = {
     "lightning": r"(pytorch_lightning|lightning|lightning_fabric)\.([\w.]+\.)?"
     r"(Trainer|Fabric|\w*CLI)(\.from_argparse_args)?",
@@ -37,8 +35,6 @@ _CALLS = {
     "python": r"torch\.nn\.([\w.]+\.)?DataParallel|tensorflow\.distribute\.MirroredStrategy",
 }
 _KINDS = {name: re.compile(pattern) for name, pattern in _CALLS.items()}
-
-
 _STRONG = (
     "ray",
     "lightning",
@@ -53,11 +49,7 @@ _STRONG = (
     _WRAPPED,
 )
 "In the order in which one includes the others: Lightning, for example, joins the process group itself."
-
-
 _JOINED = (_GROUP, _WRAPPED)
-
-
 _INCLUDED = {
     _GROUP: {_WRAPPED},
     "ray": {*_STRONG},
@@ -69,26 +61,18 @@ _INCLUDED = {
     "spawn": {*_JOINED},
 }
 "What a launcher starts as well: torchrun's variables also serve Accelerate and Hugging Face's Trainer."
-
-
 _MOST_FILES, _MOST_BYTES = 100, 200_000
 "Limits of the modules that are read for one program, and of those of which a syntax tree is made."
-
-
 _SIGNS = re.compile(
     r"init_process_group|init_device_mesh|Accelerator|Trainer|Fabric|deepspeed|mpi4py|horovod|spawn|DataParallel"
     r"|launch|jax\.distributed|ray\.|Strategy|SLURM_|PartialState|fully_shard|CLI\b"
 )
 "A module without any of these words has no evidence, so that no syntax tree is made of it."
-
-
 _IMPORT = re.compile(
     r"^[ \t]{0,99}(?:from[ \t]{1,9}([\w.]{1,200})[ \t]{1,9}import[ \t]{1,9}"
     r"(?:\(([^()]{0,4000})\)|([^\n#;(]{1,400}))|import[ \t]{1,9}([\w., \t]{1,400}))",
     re.MULTILINE,
 )
-
-
 FRAMEWORK_MODULES = frozenset(
     """
     torch torchvision lightning pytorch_lightning accelerate transformers trl deepspeed jax flax keras

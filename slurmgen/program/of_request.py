@@ -16,8 +16,6 @@ from slurmgen.request.model import Request
 
 _OF_FEW = ("rendezvous", "mixed_precision", "launcher_args", "launcher_config")
 "Fields that only some launchers take."
-
-
 _STARTERS = {"torchrun": "torchrun", "accelerate": "accelerate launch", "deepspeed": "deepspeed"}
 
 

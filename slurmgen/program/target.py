@@ -16,18 +16,10 @@ from slurmgen.request.model import Request, merge
 from slurmgen.toml import unreadable
 
 Kind = Literal["batch", "python", "shell"]
-
-
 _DIRECTIVE = re.compile(rb"^#SBATCH\b", re.MULTILINE)
-
-
 _SHELL = re.compile(rb"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|k|z|da)?sh(?:[ \t\r\n]|$)")
-
-
 _LONGEST = 200
 "Bytes of a first line; the kernel reads 255."
-
-
 _PYTHON = re.compile(rb"#![^\n]*\bpython")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.lint import Edit, Report, engine, fix, lint_text
-from slurmgen.lint.patch import patch
+from slurmgen.lint.engine import patch
 from slurmgen.lint.reader import Span
 from tests.lint import corpus
 

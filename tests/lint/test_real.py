@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from slurmgen.lint import lint
-from slurmgen.lint.rules.sg209_slurm_variable_unset import SET_BY
+from slurmgen.lint.rules.variables import SET_BY
 from tests.support.twins import Testbed, twin
 
 REFUSED = "REFUSED"

@@ -1,7 +1,7 @@
 """The reader: parses a batch script into its requests and its launches."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,9 +67,9 @@ class Script(NamedTuple):
         return any(self.assigned(name)) or any(name in launch.env for launch in self.launches)
 
 
-def read(text: str, path: Path | None = None) -> Script:
-    """Read a batch script."""
-    source, budget = Source(text), Budget()
+def read(text: str, path: Path | None = None, shown_line: Callable[[int], int] | None = None) -> Script:
+    """Read a batch script; `shown_line` is the line of a character if the script is a part of a file."""
+    source, budget = Source(text, shown_line), Budget()
     header = read_header(source, budget)
     job = header_shape(header)
     shell, started = _read_commands(source, slurm_variables(header, job), len(header.directives), budget)

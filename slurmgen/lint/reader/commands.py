@@ -88,6 +88,23 @@ class Fault(NamedTuple):
     message: str
 
 
+class Part(NamedTuple):
+    """A part of a text that a script contains, and its place."""
+
+    text: str
+    span: Span
+    is_exact: bool = False
+    "Whether the place has the same text."
+
+
+class Document(NamedTuple):
+    """A here-document."""
+
+    parts: tuple[Part, ...]
+    command: Command | None
+    "The command that reads it."
+
+
 class Shell(NamedTuple):
     """A whole script, or the string of a `bash -c`."""
 
@@ -100,6 +117,7 @@ class Shell(NamedTuple):
     "The commands of branches that no job takes, such as those for the login node."
     array_copies: tuple[ArrayCopy, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    documents: tuple[Document, ...] = ()
     has_error: bool = False
     "Some of it does not fit the grammar; bash may accept it nevertheless."
     fault: Fault | None = None

@@ -61,14 +61,20 @@ class Header(NamedTuple):
     "The offset of the line of the first command."
     components: int
 
-    def last(self, name: str) -> Directive | None:
-        """The directive that applies to an option: the last one."""
-        return next((d for d in reversed(self.directives) if d.name == name), None)
+    def last(self, *names: str) -> Directive | None:
+        """The last directive of an option; of several options, that of the first that is set."""
+        found = (d for name in names for d in reversed(self.directives) if d.name == name)
+        return next(found, None)
 
     def value(self, name: str) -> str | None:
         """The value that applies to an option; None if it is not set."""
         found = self.last(name)
         return found.value if found else None
+
+    @property
+    def appends_to_logs(self) -> bool:
+        """Whether Slurm keeps what the log files contain."""
+        return (self.value("open-mode") or "").startswith("a")
 
 
 _OTHER_MARKS = {

@@ -34,6 +34,10 @@ class Options(NamedTuple):
         text = self.text(name)
         return int(text) if text is not None and text.isdigit() and len(text) < 16 else None
 
+    def first(self, *names: str) -> Given | None:
+        """The first of these options that is given."""
+        return next((self.given[name] for name in names if name in self.given), None)
+
     def lacks(self, *names: str) -> bool:
         """Whether none of the options is given, for certain."""
         return not self.open and not any(name in self.given for name in names)
@@ -53,8 +57,6 @@ class Layer(NamedTuple):
 
 MOST_LAYERS = 40
 "Limit of programs that run programs, in one command."
-
-
 LAUNCH = 100
 "Steps of the budget for the rules that check a launch."
 
@@ -91,6 +93,16 @@ class Launch(NamedTuple):
     def span(self) -> Span:
         """The span of its name."""
         return self.word.span
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the batch shell starts it, without srun or mpirun."""
+        return self.step is None and self.under("mpirun") is None
+
+    @property
+    def may_run_beside_others(self) -> bool:
+        """Whether it runs in the background or in a loop."""
+        return bool({"background", "loop"} & set(self.command.place))
 
 
 _OPTION = 10

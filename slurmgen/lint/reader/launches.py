@@ -24,8 +24,6 @@ from slurmgen.lint.reader.words import Value, Word
 
 _DEEPEST = 4
 "Nesting limit of strings that run strings."
-
-
 _ARGUMENT = 5
 "Steps of the budget for an argument of a training script, which several rules read."
 
@@ -220,8 +218,6 @@ def _script_launch(words: Sequence[Word], scene: _Scene) -> Launch:
 
 
 _IMAGE_VERBS = frozenset("build image import load pull".split())
-
-
 _STARTERS = PROGRAMS | {
     name for name, wrapper in WRAPPERS.items() if wrapper.kind not in ("env", "eval", "ssh", "uv")
 }

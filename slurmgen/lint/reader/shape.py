@@ -27,6 +27,11 @@ class Shape(NamedTuple):
         return _times(self.nodes, self.ntasks_per_node)
 
     @property
+    def least_tasks(self) -> int:
+        """The number of tasks, as far as it is known."""
+        return self.ntasks or (self.nodes or 1) * (self.ntasks_per_node or 1)
+
+    @property
     def gpus(self) -> int | None:
         """Total number of GPUs."""
         return _times(self.nodes, self.gpus_per_node)
@@ -125,7 +130,7 @@ def _gpu_gres(value: str) -> tuple[int | None, str | None]:
     """The number of GPUs in a list of generic resources: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`."""
     items = [item.split("(")[0].split(":") for item in re.split(r",(?![^(]*\))", value)]
     gpus = [item for item in items if item[0] in ("gpu", "gres/gpu")]
-    if len(gpus) != 1 or len(gpus[0]) > 3:
+    if len(gpus) != 1 or len(gpus[0]) > 3 or "$" in value:
         return None, None
     if len(gpus[0]) == 3:  # the type may be a number, as 3090
         return _number(gpus[0][2]), gpus[0][1]

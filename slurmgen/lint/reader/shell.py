@@ -7,15 +7,13 @@ from typing import NamedTuple, Protocol
 
 from tree_sitter import Node
 
-from slurmgen.lint.reader.commands import ArrayCopy, Assignment, Command, Cut, Shell
+from slurmgen.lint.reader.commands import ArrayCopy, Assignment, Command, Cut, Document, Part, Shell
 from slurmgen.lint.reader.parse import parse
-from slurmgen.lint.reader.source import CHARACTERS, UNKNOWN, Budget, Span, TooLarge
+from slurmgen.lint.reader.source import CHARACTERS, OUTER, UNKNOWN, Budget, Span, TooLarge
 from slurmgen.lint.reader.words import ANY, KNOWN_RANGES, Expander, Range, Value, Word, evaluate
 
 _LONGEST_VALUE = 4096
 "Longer values are treated as unknown, such as a value that doubles itself repeatedly."
-
-
 _ASSIGNMENT = 10
 "Steps of the budget for an assignment, besides its value."
 
@@ -155,12 +153,8 @@ class Variables:
 
 _DEEPEST = 50
 "Nesting limit of commands; a deeper script is too large to read."
-
-
 _DEEPEST_CALL = 12
 "Nesting limit of function calls: recursion would never end."
-
-
 _COMMAND = 20
 "Steps of the budget for a command, besides its words."
 
@@ -192,6 +186,7 @@ def read_shell(
         tuple(walker.outside),
         tuple(walker.array_copies),
         tuple(walker.cuts),
+        tuple(walker.documents),
         root.has_error,
     )
 
@@ -207,6 +202,7 @@ class _Walker(Variables):
         self.outside: list[Command] = []
         self.comments: list[Span] = []
         self.cuts: list[Cut] = []
+        self.documents: list[Document] = []
         self.sourced = False
         self._depth = 0
         self._conditions: list[str] = []
@@ -350,14 +346,46 @@ class _Walker(Variables):
 
     def _visit_redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
+        first = len(self.commands)
         if body is not None:
             self._in("redirected", body)
         self._find_cut(node)
         for child in node.named_children:
-            if child.type != "heredoc_redirect" and child.type.endswith("redirect"):
+            if child.type == "heredoc_redirect":
+                self._visit_document(child, next(iter(self.commands[first:]), None))
+            elif child.type.endswith("redirect"):
                 for target in child.named_children:
                     if target.type not in ("file_descriptor", "word"):
                         self.expander.words(target)
+
+    def _visit_document(self, node: Node, command: Command | None) -> None:
+        """Note the text of a here-document, which the shell expands unless its end is quoted."""
+        body = next((child for child in node.named_children if child.type == "heredoc_body"), None)
+        mark = next((child for child in node.named_children if child.type == "heredoc_start"), None)
+        if body is None or mark is None or self.raw(node).startswith("<<-"):
+            return
+        if self.raw(mark)[:1] in "'\"\\":
+            parts = [Part(self.raw(body), self.span(body), is_exact=True)]
+        else:
+            parts = list(self._expanded(body))
+        self.documents.append(Document(tuple(parts), command))
+
+    def _expanded(self, body: Node) -> Iterator[Part]:
+        at = body.start_byte
+        for child in body.named_children:
+            if child.type != "heredoc_content":
+                yield from self._unescaped(at, child.start_byte)
+                words = self.expander.words(child)
+                text = words[0].text if len(words) == 1 else UNKNOWN
+                yield Part(text.replace(UNKNOWN, OUTER), self.span(child))
+                at = child.end_byte
+        yield from self._unescaped(at, body.end_byte)
+
+    def _unescaped(self, start: int, end: int) -> Iterator[Part]:
+        """A text without the backslashes that keep it from expansion."""
+        for found in re.finditer(r"\\([$`\\])|(?:[^\\]|\\(?![$`\\]))+", self.text[start:end]):
+            places = self.base(start + found.start()).start, self.base(start + found.end()).end
+            yield Part(found[1] or found[0], Span(*places), is_exact=found[1] is None)
 
     def _visit_command(self, node: Node) -> None:
         env: dict[str, str] = {}
@@ -521,11 +549,7 @@ _VISITS: dict[str, Callable[[_Walker, Node], object]] = {
     "string": lambda walker, node: walker.expander.words(node),
     "command_substitution": _Walker.visit_output,
 }
-
-
 _SETTINGS = {"e": "errexit", "u": "nounset"}
-
-
 _HARMLESS = r"(activate|conda\.sh|/etc/profile\S*|lmod\S*|modules?\S*|/init/\w+|\.bashrc|\.bash_profile)$"
 "Files that set up a tool and do not change the script's variables."
 
@@ -586,18 +610,12 @@ EFFECTS: dict[str, Callable[[State, list[str]], None]] = {
     "readarray": _read_array,
 }
 "The effects by the name of the builtin."
-
-
 _MOST = 50
 "Lines of comments, or blank lines, that are searched."
-
-
 _CUT = re.compile(
     rf"[ \t]*\\(?:\n(?:(?P<comments>(?:[ \t]*#[^\n]*\n){{1,{_MOST}}})|(?:[ \t]*\n){{1,{_MOST}}})"
     r"|(?P<blanks>[ \t]+)(?P<comment>#[^\n]*)?\n)(?P<next>[^\n]*)"
 )
-
-
 _CONTINUED = re.compile(r"[ \t]*--?[A-Za-z]")
 "The beginning of a line that its author meant as a part of the command before it: an option."
 
@@ -624,21 +642,11 @@ def find_cut(text: str, end: int) -> tuple[int, int, str] | None:
 
 
 _NAME = r"(?:[A-Za-z_]\w*+|\d)"
-
-
 _GLUED = re.compile(rf"(?<!\\)\$(?:{_NAME}|\{{{_NAME}\}})[\w/:,.@%+=~-]++(?=\${_NAME})")
 "An expansion and a literal text, followed by an expansion without braces."
-
-
 _VARIABLE = re.compile(rf"\$({_NAME})")
-
-
 _DOUBLE = re.compile(r"\$\(\(\(")
-
-
 _COMMENT = re.compile(r"(?<!\\)`#[^`\n]*`")
-
-
 _LONGEST_LINE = 500
 "Characters that are searched for the end of `$(((`."
 

@@ -2,12 +2,13 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 UNKNOWN = "\x01"
 "Replaces the parts of a word that the text does not determine."
-
-
+OUTER = "$SLURM_OUTER"
+"Instead of what the outer script expands to an unknown value: an unknown value of the inner one."
 _FOREIGN = re.compile(r"[^\t\n\r\x20-\x7e]")
 BYTE_ORDER_MARK = "\ufeff"
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff", "#\0", "\0#")
@@ -31,8 +32,10 @@ class Position(NamedTuple):
 class Source:
     """The text of a script; `plain` is the same in ASCII, so that byte and character offsets agree."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, shown_line: Callable[[int], int] | None = None) -> None:
         self.text = text
+        self.shown_line = shown_line or (lambda offset: self.position(offset).line)
+        "The line of a character in the file that the user sees, which may contain the script."
         self.is_utf16 = text.startswith(_UTF_16)
         "Of such a text nothing is read: `plain` is empty."
         self.plain = "" if self.is_utf16 else _FOREIGN.sub("_", re.sub(f"^{BYTE_ORDER_MARK}", " ", text))
@@ -63,8 +66,6 @@ class Source:
 
 STEPS = 800_000
 "Enough for about 20,000 plain commands."
-
-
 CHARACTERS = 8
 "Characters that are copied, compared or searched in one step."
 

@@ -23,18 +23,10 @@ class Range(NamedTuple):
 
 
 ANY = Range(-inf, inf)
-
-
 _DEEPEST = 50
-
-
 _LONGEST = 1000
 "Expressions that are longer, or nested more deeply, are not computed."
-
-
 _OVERFLOW = 2**63 - 1
-
-
 KNOWN_RANGES = {"RANDOM": Range(0, 32767), "SLURM_JOB_ID": Range(1, inf), "SLURM_JOBID": Range(1, inf)}
 
 

@@ -1,12 +1,16 @@
-"""Report formats, one per module; only the selected one is imported."""
+"""Report formats; only the module of the selected one is imported."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from slurmgen.lint.reports.base import Linted
+from slurmgen.lint.finding import Linted
 from slurmgen.text import unstyled
 
-FORMATS = ("text", "json", "sarif", "github", "gitlab", "junit", "checkstyle")
+_MODULES = {
+    **{"text": "text", "json": "json", "sarif": "json", "github": "text", "gitlab": "json"},
+    **{"junit": "xml", "checkstyle": "xml"},
+}
+FORMATS = tuple(_MODULES)
 
 
 def report(
@@ -25,7 +29,8 @@ def report(
         width: most columns of an excerpt in the format `text`; default: 140.
     """
     options = {"style": style, "width": width} if format_name == "text" else {}
-    text: str = import_module(f"{__name__}.{format_name}").report(files, **options)
+    module = import_module(f"{__name__}.{_MODULES[format_name]}")
+    text: str = getattr(module, format_name)(files, **options)
     return text
 
 

@@ -1,11 +1,10 @@
-"""The format `text`: for each finding the source line, carets below the fault, and the advice."""
+"""The formats in plain text: for a terminal, and the workflow commands of GitHub."""
 
 from collections.abc import Callable, Sequence
 
-from slurmgen.lint.finding import Report
+from slurmgen.lint.finding import Linted, Report
 from slurmgen.lint.reader.source import Source
-from slurmgen.lint.reports.base import Linted
-from slurmgen.text import counted, unstyled, visible
+from slurmgen.text import annotation, counted, unstyled, visible
 
 Style = Callable[..., str]
 
@@ -14,7 +13,7 @@ _CUT = "..."
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-def report(files: Sequence[Linted], *, style: Style = unstyled, width: int | None = None) -> str:
+def text(files: Sequence[Linted], *, style: Style = unstyled, width: int | None = None) -> str:
     """All findings, and their number; no excerpt is wider than `width`, default: 140 columns."""
     blocks = [
         _block(file.name, source, found, style, width or _WIDTH)
@@ -72,3 +71,20 @@ def _hint(found: list[Report]) -> str:
     parts = [f"{safe} fixable with --fix"] if safe else []
     parts += [f"{unsafe} fixable with --fix --unsafe-fixes"] if unsafe else []
     return "".join(f"; {part}" for part in parts)
+
+
+def github(files: Sequence[Linted]) -> str:
+    """Annotations that GitHub shows next to the lines of a pull request."""
+    return "".join(_command(file.name, found) for file in files for found in file.reports)
+
+
+def _command(name: str, found: Report) -> str:
+    return annotation(
+        "notice" if found.rule.severity == "note" else found.rule.severity,
+        found.sentence,
+        file=name,
+        line=found.start.line,
+        endLine=found.end.line,
+        col=found.start.column,
+        title=f"{found.rule.code} {found.rule.name}",
+    )

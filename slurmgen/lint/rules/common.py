@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from slurmgen.launchers import LAUNCHERS, Launcher
 from slurmgen.lint.finding import Edit
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.reader.launch import Given
+from slurmgen.lint.reader.launch import Given, Layer
 from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES, program_name
 from slurmgen.lint.reader.words import Word
 
@@ -35,18 +35,18 @@ JOB_PORT = "$((20000 + SLURM_JOB_ID % 12768))"
 "A port derived from the job ID, below the ephemeral ports; the same as in rendered scripts."
 
 
-def rank_launchers(script: Script) -> Iterator[Launch]:
-    """The launches of programs that start ranks themselves."""
-    return (launch for launch in script.launches if launch.kind in FRAMEWORKS)
+def rank_launchers(script: Script, *kinds: str) -> Iterator[Launch]:
+    """The launches of programs that start ranks themselves, or of some of these programs."""
+    return (launch for launch in script.launches if launch.kind in (kinds or FRAMEWORKS))
 
 
-def steps(script: Script, programs: bool = False) -> Iterator[Launch]:
+def steps(script: Script, programs: bool = False) -> Iterator[tuple[Launch, Layer]]:
     """The launches under srun: the first of each srun. `programs` adds those of other programs."""
     seen = set()
     for launch in script.started if programs else script.launches:
         if launch.step and launch.step.word.span not in seen:
             seen.add(launch.step.word.span)
-            yield launch
+            yield launch, launch.step
 
 
 NODE_OPTIONS = {"torchrun": "nnodes", "accelerate": "num-machines", "fabric": "num-nodes"}
@@ -74,6 +74,11 @@ def procs_of(script: Script, launch: Launch) -> int | None:
         return 1 if options.lacks("devices") else options.number("devices")
     total, machines = options.number("num-processes"), nodes_of(launch)
     return -(-total // machines) if total and machines else None
+
+
+def ranks_of_mpirun(layer: Layer) -> int | None:
+    """The number of ranks that an mpirun starts; None if unknown."""
+    return layer.options.number("np") or layer.options.number("n")
 
 
 def several_nodes(script: Script, launch: Launch) -> bool:
@@ -170,6 +175,11 @@ def trainer_argument(launch: Launch, name: str, bare: bool = False) -> Count | N
     return None
 
 
+def usable_gpus(script: Script, launch: Launch) -> int | None:
+    """The GPUs of a node that a launch can use, also by CUDA_VISIBLE_DEVICES; None if unknown."""
+    return min(filter(None, (script.step(launch).gpus_per_node, visible_gpus(launch))), default=None)
+
+
 def visible_gpus(launch: Launch) -> int | None:
     """The number of GPUs in CUDA_VISIBLE_DEVICES, if the script sets it to a list."""
     value = launch.env.get("CUDA_VISIBLE_DEVICES", "")
@@ -248,9 +258,11 @@ def insert(script: Script, word: Word, at: int, text: str) -> tuple[Edit, ...]:
     return (Edit(Span(at, at), text),) if is_literal(script, word) else ()
 
 
-def replace_value(script: Script, given: Given, text: str) -> tuple[Edit, ...]:
+def replace_value(script: Script, given: Given | None, text: str) -> tuple[Edit, ...]:
     """Replace the value of an option, if the value appears in the script as written."""
+    if not given or not given.value:
+        return ()
     word = given.word
-    if not is_literal(script, word) or not word.raw.endswith(given.value) or not given.value:
+    if not is_literal(script, word) or not word.raw.endswith(given.value):
         return ()
     return (Edit(Span(word.span.end - len(given.value), word.span.end), text),)

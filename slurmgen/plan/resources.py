@@ -62,11 +62,7 @@ DEFAULT_CPUS = 4
 
 
 def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cpus:
-    """CPUs for each task.
-
-    Raises:
-        RequestError: not a multiple of what the site allocates, or more than a node has.
-    """
+    """CPUs for each task."""
     request, site, _ = inputs
     node = place.node
     if not layout.gpus:
@@ -199,11 +195,7 @@ def _cpus_without_gpus(inputs: Inputs, place: Place) -> Cpus:
 
 
 def cpus_of_next(job: Cpus, launcher: Launcher, layout: Layout, tasks: int) -> Cpus:
-    """CPUs of a further step, whose tasks divide those that the job has on a node.
-
-    Raises:
-        RequestError: there are fewer CPUs than tasks.
-    """
+    """CPUs of a further step, whose tasks divide those that the job has on a node."""
     if job.per_node < tasks:
         raise RequestError(
             f"then: {launcher.name} starts {counted(tasks, 'task')} on a node, "
@@ -244,9 +236,6 @@ def mem_directive(site: Site, mem: str | None, layout: Layout, cpus: int) -> tup
     """The memory of a node with so many CPUs in the form that the site requires; empty where it allows none.
 
     Divided memory is rounded down, so that the sum fits the node.
-
-    Raises:
-        RequestError: less than one megabyte is left when divided.
     """
     if mem is None:
         return ()
@@ -275,11 +264,7 @@ MOST_GPUS_PER_NODE = 128
 
 
 def check_shape(launcher: Launcher, layout: Layout) -> None:
-    """Refuse a launcher that cannot start on so many nodes, or without GPUs.
-
-    Raises:
-        RequestError: the hint names the launchers that can.
-    """
+    """Refuse a launcher that cannot start on so many nodes, or without GPUs."""
     if not layout.gpus and launcher.name not in WITHOUT_GPUS:
         raise RequestError(
             f"{launcher.name} starts one rank per GPU, and {option('gpus', 0)} requests none",
@@ -309,9 +294,6 @@ def lay_out(
 
     Args:
         place: the name of that node in an error.
-
-    Raises:
-        RequestError: the GPUs cannot be spread evenly, or a node has fewer.
     """
     if nodes is not None:
         return _over_given_nodes(gpus, nodes, per_node, place, nodes_why)
@@ -390,11 +372,7 @@ MOST_MEMORY = "64T"
 
 
 def memory(inputs: Inputs, layout: Layout, node: Node, cpus: int) -> Reasoned:
-    """Memory of one node, of which the job has so many CPUs; None where the site allows no memory request.
-
-    Raises:
-        RequestError: the size is not valid, the site allows none, or a node has less.
-    """
+    """Memory of one node, of which the job has so many CPUs; None where the site allows no memory request."""
     request, site, origin = inputs
     if leaves_out(request.sbatch, "mem"):
         return Reasoned(None, origin("sbatch.mem"))
@@ -465,11 +443,7 @@ MOST_DAYS = 366
 
 
 def time(inputs: Inputs, limits: dict[str, Limits], nodes: int) -> Reasoned:
-    """The time limit of a job on `nodes` nodes; `limits` are those of the job, by what sets them.
-
-    Raises:
-        RequestError: it is not a valid time, or exceeds a limit.
-    """
+    """The time limit of a job on `nodes` nodes; `limits` are those of the job, by what sets them."""
     request, site, origin = inputs
     text, why = first(
         (request.time, origin("time")),
@@ -492,11 +466,7 @@ def time(inputs: Inputs, limits: dict[str, Limits], nodes: int) -> Reasoned:
 
 
 def _at_least(request: Request, limits: dict[str, Limits], total: int, why: Reason) -> tuple[int, Reason]:
-    """The time limit, raised to the shortest that the site allows.
-
-    Raises:
-        RequestError: the request names a shorter one.
-    """
+    """The time limit, raised to the shortest that the site allows."""
     for name, limit in limits.items():
         least = units.time_limit(limit.min_time)
         if least is not None and total < least:

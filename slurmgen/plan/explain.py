@@ -87,8 +87,9 @@ def explain(plan: Plan) -> dict[str, Reason]:
     """A reason for each key of `as_dict`, and for each directive and variable."""
     origin = origin_of(plan.files)
     found = _numbers(plan) | _from_request(plan, origin)
-    for option, _ in plan.directives:
-        key = _DIRECTIVES.get(option, option)
+    for option, value in plan.directives:
+        is_of_others = option == "gres" and not value.startswith("gpu:")
+        key = option if is_of_others else _DIRECTIVES.get(option, option)
         found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
     for variable in plan.variables:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)

@@ -253,8 +253,8 @@ def most_nodes(place: Place) -> float:
 
 def fits(place: Place, request: Request, gpus: int) -> bool:
     """Whether the limits of a place allow the job, and its nodes have the CPUs and the memory."""
-    nodes, seconds = _nodes(place, request, gpus), _seconds(request)
-    in_limits = all(_allows(limits, gpus, nodes, seconds) for limits in place.limits.values())
+    nodes = _nodes(place, request, gpus)
+    in_limits = all(_allows(limits, request, gpus, nodes) for limits in place.limits.values())
     return in_limits and _holds(place.node, request)
 
 
@@ -338,14 +338,18 @@ def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[
         has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
         has_qos = not request.qos or accepts(site, request.qos, [name])
         holds = _holds(place_of(site, name, with_gpus=gpus > 0).node, request)
-        if has_type and has_qos and holds and _allows(partition, gpus, nodes, _seconds(request)):
+        if has_type and has_qos and holds and _allows(partition, request, gpus, nodes):
             yield name
 
 
-def _allows(limits: Limits, gpus: int, nodes: int, seconds: int) -> bool:
+def _allows(limits: Limits, request: Request, gpus: int, nodes: int) -> bool:
+    seconds = _seconds(request)
     most, least = limits.seconds_for(nodes), units.time_limit(limits.min_time)
     in_time = (most is None or seconds <= most) and (least is None or seconds == 0 or seconds >= least)
-    return in_time and not any(_excess(limits, gpus, nodes))
+    cpus = max((request.cpus_per_gpu or 0) * gpus, (request.cpus or 0) * nodes)
+    has_cpus = limits.max_cpus is None or cpus <= limits.max_cpus
+    has_memory = _megabytes(request.mem) * nodes <= (_megabytes(limits.max_memory) or inf)
+    return in_time and has_cpus and has_memory and not any(_excess(limits, gpus, nodes))
 
 
 def roomier(site: Site, node: Node) -> tuple[str, ...]:

@@ -121,11 +121,12 @@ def resolve(
     layout_reason, first, later = _steps(inputs, place)
     every, layout = (first, *(ranks for _, ranks in later)), first.layout
     setup = find_setup(inputs, place, first)
-    mem = memory(inputs, layout, place.node, first.cpus.per_node)
+    mem = memory(inputs, layout, place, first.cpus.per_node)
     limit = time(inputs, place.limits, layout.nodes)
     notice = find_notice(request, first.launcher, limit.value)
     sweep = find_sweep(request, site, layout)
     further = _further(request, first, place, notice, sweep)
+    other_gres = further.pop("gres", "")
     exports = variables(request, site, first, setup, _threads(first, sweep))
     meets = any(ranks.launcher.meets(ranks.layout) for ranks in every)
     shared = Shared(setup, further, _exported(request, exports, every))
@@ -147,7 +148,7 @@ def resolve(
         preflight=find_preflight(request, site, first, shared, meets),
         then=tuple([next_step(asked, ranks, first, shared) for asked, ranks in later]),
         staging=find_staging(request, layout.nodes, first.cpus.per_node),
-        gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
+        gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout, other_gres),
         mem_directive=mem_directive(site, mem.value, layout, first.cpus.per_node),
         extra_directives=tuple(sbatch_options.checked(*option) for option in further.items()),
         log_dir=_log_dir(request, further),

@@ -67,6 +67,7 @@ def _container(site: Site) -> Iterator[Fault]:
 def _sbatch(site: Site) -> Iterator[Fault]:
     tables: dict[tuple[str, ...], sbatch_options.SbatchOptions] = {("sbatch",): site.sbatch}
     tables |= {("when", name, "sbatch"): table.sbatch for name, table in site.when.items()}
+    tables |= {("gpu", "types", name, "sbatch"): kind.sbatch for name, kind in site.gpu.types.items()}
     for keys, options in tables.items():
         for key, value in sbatch_options.given(options).items():
             try:
@@ -522,6 +523,8 @@ def _sizes(site: Site) -> Iterator[tuple[tuple[str, ...], str]]:
     nodes |= {("partitions", name, "node"): part.node for name, part in site.partitions.items()}
     for keys, node in nodes.items():
         yield from _texts(keys, node or Node(), "memory", "memory_per_gpu")
+    for keys, limits in _limits(site):
+        yield from _texts(keys, limits, "max_memory")
 
 
 def _texts(keys: tuple[str, ...], table: Fact, *names: str) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -189,7 +189,7 @@ def _options(options: SbatchOptions) -> str:
     return code(*(f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()))
 
 
-_HEAD = ("", "time", "nodes", "GPUs", "of a user", "remarks")
+_HEAD = ("", "time", "nodes", "GPUs", "CPUs", "memory", "of a user", "remarks")
 
 
 def limits(site: Site) -> Iterator[Section]:
@@ -208,6 +208,8 @@ def _cells(limits: Limits) -> tuple[str, ...]:
         _limit_times(limits),
         _range(limits.min_nodes, limits.max_nodes),
         _range(limits.min_gpus, limits.max_gpus),
+        _range(None, limits.max_cpus),
+        f"up to {limits.max_memory}" if limits.max_memory else "",
         _of_user(limits),
         ", ".join(_kind(limits)),
     )

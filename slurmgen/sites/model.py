@@ -75,6 +75,14 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
+KNOWN_BY: dict[Mark, str] = {
+    "documentation": "documented",
+    "configuration": "from a configuration in production",
+    "users": "from users' scripts",
+    "inferred": "inferred",
+    "discovered": "seen on the machine",
+}
+"How a fact is known, by the mark of its source."
 
 Rate = Annotated[float, Meta(ge=0, le=MOST)]
 
@@ -235,6 +243,10 @@ class Limits(Fact, frozen=True):
     "Nodes of a job."
     max_gpus: Limit | None = None
     "GPUs of a job; 0 for a partition without GPUs."
+    max_cpus: Count | None = None
+    "CPUs of a job, on all its nodes together."
+    max_memory: str | None = None
+    "Memory of a job on all its nodes together, such as 48G."
     min_nodes: Limit | None = None
     "The fewest nodes of a job."
     min_gpus: Limit | None = None
@@ -561,7 +573,7 @@ class Site(Fact, frozen=True):
     @property
     def stated(self) -> tuple[str, ...]:
         """The keys of all facts of the profile; a list counts as one, a default does not count."""
-        facts = {key: value for key, value in to_builtins(self).items() if key not in _UNSOURCED}
+        facts = {key: value for key, value in to_builtins(self).items() if key not in UNSOURCED}
         return tuple(_leaves(facts, ""))
 
     def source_of(self, key: str) -> str | None:
@@ -592,7 +604,8 @@ class Site(Fact, frozen=True):
         return tuple(name for name, qos in self.qos.items() if qos.default)
 
 
-_UNSOURCED = ("name", "title", "extends", "sources")
+UNSOURCED = ("name", "title", "extends", "sources")
+"The keys that are no facts about the cluster."
 
 
 def _leaves(value: object, key: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, bundled, read_inside
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan import Plan
-from slurmgen.plan.model import NextStep, Ranks
+from slurmgen.plan.model import Ranks, Step
 from slurmgen.plan.requeue import TRIES, excluded
 from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.shell import on_each_node, quote
@@ -243,12 +243,11 @@ def _launchers(plan: Plan) -> list[Launcher]:
     return [ranks.launcher for ranks in (plan.ranks, *(one.ranks for one in plan.then))]
 
 
-def _next_step(one: NextStep) -> dict[str, Any]:
-    lines = [wrapped(words) for words in one.step.lines]
+def _next_step(one: Step) -> dict[str, Any]:
     return {
         "comment": _step_comment(one.ranks),
-        "lines": lines,
-        "expands_in_task": one.step.expands_in_task,
+        "lines": [wrapped(words) for words in one.lines],
+        "expands_in_task": one.expands_in_task,
     }
 
 

@@ -97,7 +97,7 @@ def _of_paragraphs(lines: Sequence[str]) -> Iterator[str | None]:
 def _of_step(plan: Plan) -> Iterator[tuple[list[str], str]]:
     for part in plan.preflight:
         yield _lines_of(part), "preflight"
-    for lines in (plan.step.lines, *(one.step.lines for one in plan.then)):
+    for lines in (plan.step.lines, *(one.lines for one in plan.then)):
         for number, part in enumerate(lines):
             yield _lines_of(part), _key_of_part(plan, part, is_last=number == len(lines) - 1)
 

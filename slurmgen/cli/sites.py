@@ -14,7 +14,7 @@ from slurmgen.cli.sites_write import discover_command, new_command
 from slurmgen.errors import ConfigError, TwinError
 from slurmgen.request.model import Request
 from slurmgen.site_trial import Trial, has_shellcheck, try_hello, try_on_twin, try_scripts, twin_of
-from slurmgen.sites.model import Site
+from slurmgen.sites.model import KNOWN_BY, UNSOURCED, Site
 from slurmgen.sites.nodes import gpu_partitions
 from slurmgen.sites.profiles import (
     comes_from_project,
@@ -181,12 +181,16 @@ def _site_row(name: str, path: Path, project: Path) -> SiteRow:
 @click.argument("name", shell_complete=complete_sites)
 @json_option
 def show(name: str, as_json: bool) -> None:
-    """Print the profile of a site, including what it inherits."""
+    """Print the profile of a site, including what it inherits.
+
+    A comment after each fact says how it is known: seen on the machine, documented, or inferred, with the
+    name of its source.
+    """
     facts = stated_facts(name, project_dir())
     if as_json:
         click.echo(visible_json(facts, indent=2), nl=False)
     else:
-        click.echo(visible_strings(_toml(facts)), nl=False)
+        click.echo(visible_strings(_toml(facts, load_site(name, project_dir()))), nl=False)
 
 
 command.add_command(new_command, "new")
@@ -229,12 +233,21 @@ def _print_error(error: str, severity: str = "error") -> None:
     click.echo(visible(f"{severity}: {error}", keep="\n"), err=True)
 
 
-def _toml(data: dict[str, object], prefix: str = "") -> str:
+def _toml(data: dict[str, object], site: Site, table: tuple[str, ...] = ()) -> str:
     plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
-    lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()]
-    if prefix and (lines or not data):
-        lines.insert(0, f"\n[{prefix}]\n")
+    lines = [
+        f"{toml_key(key)} = {toml_value(value)}{_known(site, (*table, key))}\n"
+        for key, value in plain.items()
+    ]
+    if table and (lines or not data):
+        lines.insert(0, f"\n[{'.'.join(map(toml_key, table))}]\n")
     for key, value in data.items():
         if isinstance(value, dict):
-            lines.append(_toml(value, f"{prefix}.{toml_key(key)}" if prefix else toml_key(key)))
+            lines.append(_toml(value, site, (*table, key)))
     return "".join(lines)
+
+
+def _known(site: Site, keys: tuple[str, ...]) -> str:
+    """How a fact is known, as a comment."""
+    name = site.source_of(".".join(keys)) if keys[0] not in UNSOURCED else None
+    return f"  # {KNOWN_BY[site.sources[name].mark]} [{name}]" if name else ""

@@ -1,4 +1,8 @@
-"""The plan of a job: what `resolve` decides from a request and a site."""
+"""The plan of a job: what `resolve` decides from a request and a site.
+
+Read model.py, then resolve.py, which calls the others in order. Any function here that reads a request raises
+RequestError, with a fact and a hint, if the request contradicts itself or the site.
+"""
 
 from slurmgen.plan.explain import as_dict
 from slurmgen.plan.model import Plan

@@ -87,15 +87,16 @@ def explain(plan: Plan) -> dict[str, Reason]:
     """A reason for each key of `as_dict`, and for each directive and variable."""
     origin = origin_of(plan.files)
     found = _numbers(plan) | _from_request(plan, origin)
-    for option, _ in plan.directives:
-        key = _DIRECTIVES.get(option, option)
+    for option, value in plan.directives:
+        is_of_others = option == "gres" and not value.startswith("gpu:")
+        key = option if is_of_others else _DIRECTIVES.get(option, option)
         found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
     for variable in plan.variables:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
     found |= {f"sweep.{key}": text for key, text in sweep_reasons(plan, origin).items()}
     for name in notes(plan):
         found[f"notes.{name}"] = _note(plan, name)
-    for variable in plan.step.variables:
+    for variable in plan.ranks.variables:
         ranks = f", for its {plan.procs_per_task} ranks together" if plan.procs_per_task > 1 else ""
         reason = _in_task(plan, variable.name, variable.comment)
         found[f"task_env.{variable.name}"] = reason.within(f"set in each task{ranks}: {{}}")
@@ -283,7 +284,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "directives": dict(plan.directives),
         "env": plan.env,
         "secrets": list(plan.request.secrets or ()),
-        "task_env": {variable.name: variable.value for variable in plan.step.variables},
+        "task_env": {variable.name: variable.value for variable in plan.ranks.variables},
         "notes": notes(plan),
         "launch": _joined(plan.step.lines),
         "script": plan.script,
@@ -295,7 +296,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "stage": [*(plan.request.stage or ()), *(plan.request.stage_archives or ())],
         "before_login": list(plan.request.before_login or ()),
         "before": list(plan.request.before or ()),
-        "then": [" ".join(_joined(one.step.lines)) for one in plan.then],
+        "then": [" ".join(_joined(one.lines)) for one in plan.then],
         "after": list(plan.request.after or ()),
         "output": plan.output,
         "command": plan.command,

@@ -229,17 +229,6 @@ class JobSecrets(Struct, frozen=True):
     path: str = PATH
 
 
-class Step(Struct, frozen=True):
-    """The job step."""
-
-    lines: tuple[tuple[str, ...], ...]
-    "Shell words by part: srun, the container, the launcher, the script with its arguments."
-    expands_in_task: bool
-    "Each task, not the batch script, expands some variables."
-    variables: tuple[Variable, ...] = ()
-    "The variables that each task exports for itself."
-
-
 class Shared(Struct, frozen=True):
     """What all steps of a job share."""
 
@@ -313,11 +302,14 @@ class Ranks(Struct, frozen=True, kw_only=True):
         return (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
 
 
-class NextStep(Struct, frozen=True):
-    """A further step, and how srun starts it."""
+class Step(Struct, frozen=True):
+    """A job step, and how srun starts its ranks."""
 
-    step: Step
     ranks: Ranks
+    lines: tuple[tuple[str, ...], ...]
+    "Shell words by part: srun, the container, the launcher, the script with its arguments."
+    expands_in_task: bool
+    "Each task, not the batch script, expands some variables."
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -329,8 +321,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     "Name of the job."
     place: Place
     layout_reason: Reason
-    ranks: Ranks
-    "Those of the first step, which the header describes."
     memory: Reasoned
     "Of one node."
     time_limit: Reasoned
@@ -347,7 +337,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     step: Step
     preflight: tuple[tuple[str, ...], ...]
     "Shell words by part, as of the step: the check of the nodes before it; empty for none."
-    then: tuple[NextStep, ...]
+    then: tuple[Step, ...]
     "Further steps, each of which runs when the one before has succeeded."
     staging: Staging | None
     "The data that each node copies before the step."
@@ -362,6 +352,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     "The file that sets a field of the request, if any."
     gate: int = 0
     "Seconds that the script waits for its gate; 0 for a job without one. See `slurmgen.plan.requeue`."
+
+    @property
+    def ranks(self) -> Ranks:
+        """The ranks of the first step, which the header describes."""
+        return self.step.ranks
 
     @property
     def account(self) -> str | None:
@@ -498,17 +493,6 @@ class Plan(Struct, frozen=True, kw_only=True):
         return tuple([(key, value) for key, value in options if value is not None and key not in left_out])
 
 
-class Image(NamedTuple):
-    """The image of a job."""
-
-    container: Container
-    "The settings of its engine."
-    name: str
-    why: Reason
-    several_nodes: bool
-    "Whether GPUs of several nodes use it: NCCL then needs the libraries of the host."
-
-
 DEFAULT_FRAMEWORK = "ddp"
 FRAMEWORK_WITHOUT_GPUS = "python"
 DEFAULT_GPUS = 1
@@ -529,11 +513,7 @@ def requested_gpus(request: Request) -> int:
 
 
 def find_launcher(request: Request, site: Site) -> Launcher:
-    """The launcher of a request. A rendezvous is one of torchrun, so that such a request keeps torchrun.
-
-    Raises:
-        RequestError: the framework is unknown.
-    """
+    """The launcher of a request. A rendezvous is one of torchrun, so that such a request keeps torchrun."""
     name = request.framework or (DEFAULT_FRAMEWORK if requested_gpus(request) else FRAMEWORK_WITHOUT_GPUS)
     name = ALIASES.get(name.lower(), name)
     if name not in LAUNCHERS:

@@ -46,9 +46,6 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     """The place of the job: of the site's defaults, the first whose limits allow it.
 
     It must fit each of several partitions, as in `a,b`.
-
-    Raises:
-        RequestError: the partition, QoS or GPU type is unknown, or the site needs an account or a type.
     """
     partitions = partitions_of(site, request.partition)
     _check_words(request, partitions)
@@ -103,11 +100,7 @@ def _check_without_gpus(request: Request) -> None:
 
 
 def check_partition(site: Site, place: Place, gpus: int) -> None:
-    """Refuse a job without GPUs for which the profile knows no partition.
-
-    Raises:
-        RequestError: the profile has partitions, and none for such jobs.
-    """
+    """Refuse a job without GPUs for which the profile knows no partition."""
     if site.partitions and not place.partitions and not gpus:
         raise RequestError(
             f"the profile of {site.name} has no partition without GPUs",
@@ -260,8 +253,8 @@ def most_nodes(place: Place) -> float:
 
 def fits(place: Place, request: Request, gpus: int) -> bool:
     """Whether the limits of a place allow the job, and its nodes have the CPUs and the memory."""
-    nodes, seconds = _nodes(place, request, gpus), _seconds(request)
-    in_limits = all(_allows(limits, gpus, nodes, seconds) for limits in place.limits.values())
+    nodes = _nodes(place, request, gpus)
+    in_limits = all(_allows(limits, request, gpus, nodes) for limits in place.limits.values())
     return in_limits and _holds(place.node, request)
 
 
@@ -302,12 +295,7 @@ def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, s
 
 
 def check_limits(request: Request, site: Site, place: Place, gpus: int) -> None:
-    """Refuse more or fewer GPUs or nodes than a job may have.
-
-    Raises:
-        LimitExceeded: the job is outside a limit.
-        RequestError: the partition has no GPUs.
-    """
+    """Refuse more or fewer GPUs or nodes than a job may have."""
     nodes = _nodes(place, request, gpus)
     for name, limit in place.limits.items():
         if gpus and not limit.has_gpus:
@@ -350,14 +338,18 @@ def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[
         has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
         has_qos = not request.qos or accepts(site, request.qos, [name])
         holds = _holds(place_of(site, name, with_gpus=gpus > 0).node, request)
-        if has_type and has_qos and holds and _allows(partition, gpus, nodes, _seconds(request)):
+        if has_type and has_qos and holds and _allows(partition, request, gpus, nodes):
             yield name
 
 
-def _allows(limits: Limits, gpus: int, nodes: int, seconds: int) -> bool:
+def _allows(limits: Limits, request: Request, gpus: int, nodes: int) -> bool:
+    seconds = _seconds(request)
     most, least = limits.seconds_for(nodes), units.time_limit(limits.min_time)
     in_time = (most is None or seconds <= most) and (least is None or seconds == 0 or seconds >= least)
-    return in_time and not any(_excess(limits, gpus, nodes))
+    cpus = max((request.cpus_per_gpu or 0) * gpus, (request.cpus or 0) * nodes)
+    has_cpus = limits.max_cpus is None or cpus <= limits.max_cpus
+    has_memory = _megabytes(request.mem) * nodes <= (_megabytes(limits.max_memory) or inf)
+    return in_time and has_cpus and has_memory and not any(_excess(limits, gpus, nodes))
 
 
 def roomier(site: Site, node: Node) -> tuple[str, ...]:
@@ -367,11 +359,7 @@ def roomier(site: Site, node: Node) -> tuple[str, ...]:
 
 
 def check_one_node(request: Request, site: Site, place: Place, launcher: Launcher, gpus: int) -> None:
-    """Refuse more GPUs for one process than a node has.
-
-    Raises:
-        RequestError: the hint names the GPU types or partitions whose nodes have as many.
-    """
+    """Refuse more GPUs for one process than a node has."""
     most = place.node.gpus or gpus
     if launcher.max_nodes != 1 or (request.nodes or 1) > 1 or gpus <= most:
         return
@@ -395,11 +383,7 @@ def _holds_gpus(site: Site, partition: str, gpus: int) -> bool:
 
 
 def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
-    """Refuse the sbatch options of a planned job that the site refuses.
-
-    Raises:
-        RequestError: there is one; the hint names the option of the request that adds it.
-    """
+    """Refuse the sbatch options of a planned job that the site refuses."""
     for name in names:
         if name in site.refused_options:
             raise RequestError(
@@ -423,11 +407,7 @@ def _removal(name: str, request: Request) -> str:
 
 
 def check_refusals(site: Site, settings: Settings) -> None:
-    """Refuse a combination of nodes, partition and the like.
-
-    Raises:
-        RequestError: the site refuses it.
-    """
+    """Refuse a combination of nodes, partition and the like."""
     for name, reason in settings.refusals.items():
         advice = settings.notes.get(name) or "Change the GPUs, nodes or partition of the job."
         raise RequestError(f"{site.name} refuses such a job: {reason}", advice, _field(site.when[name]))

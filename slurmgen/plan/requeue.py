@@ -22,11 +22,7 @@ _FOR_RANKS = r"(R:)?(SIG)?USR2@\d+"
 
 
 def find_notice(request: Request, launcher: Launcher, time_limit: str | None) -> Notice | None:
-    """The notice of a job; None without --requeue and --segments.
-
-    Raises:
-        RequestError: --requeue-signal without these, or too long before the time limit.
-    """
+    """The notice of a job; None without --requeue and --segments."""
     if not request.may_stop_early:
         if request.requeue_signal and request.requeue is None:
             raise RequestError(
@@ -55,11 +51,7 @@ def find_notice(request: Request, launcher: Launcher, time_limit: str | None) ->
 def further_options(
     request: Request, of_site: SbatchOptions, constraint: str | None, notice: Notice | None
 ) -> dict[str, str]:
-    """The sbatch options beyond those of every plan; the request overrides the site.
-
-    Raises:
-        RequestError: the request contradicts --requeue, or names a signal that prevents it.
-    """
+    """The sbatch options beyond those of every plan; the request overrides the site."""
     options = sbatch_options.given({**of_site, **request.sbatch, **_constraint(request, of_site, constraint)})
     if not notice:
         return options
@@ -125,11 +117,7 @@ class Excluded(NamedTuple):
 
 
 def excluded(request: Request) -> tuple[Excluded, ...]:
-    """The nodes that a request excludes.
-
-    Raises:
-        RequestError: one is not the name of a node.
-    """
+    """The nodes that a request excludes."""
     parts = (text.partition("=") for text in request.exclude or ())
     nodes = tuple(Excluded(node, why.strip()) for node, _, why in parts)
     for node, _ in nodes:
@@ -142,11 +130,7 @@ def excluded(request: Request) -> tuple[Excluded, ...]:
 
 
 def with_bad_nodes(request: Request, options: dict[str, str]) -> dict[str, str]:
-    """The further sbatch options of a job, with those for bad nodes.
-
-    Raises:
-        RequestError: the request contradicts itself.
-    """
+    """The further sbatch options of a job, with those for bad nodes."""
     if request.on_bad_node == "retry":
         _check_requeue(request)
         options = {"requeue": "", "open-mode": "append"} | options
@@ -215,11 +199,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}(@[A-Za-z0-9][A-Za-z0-9
 
 
 def with_mail(request: Request, options: dict[str, str]) -> dict[str, str]:
-    """The further sbatch options of a job, with those for mail.
-
-    Raises:
-        RequestError: an event or the address is not valid, or an option contradicts another one.
-    """
+    """The further sbatch options of a job, with those for mail."""
     if request.mail_user is not None and not _ADDRESS.fullmatch(request.mail_user):
         raise RequestError(
             f"{option('mail_user')} {request.mail_user!r} is not an address",
@@ -250,11 +230,7 @@ SEGMENT_REASONS = {
 
 
 def segment_options(request: Request) -> dict[str, str]:
-    """The sbatch options of the array.
-
-    Raises:
-        RequestError: the request contradicts --segments.
-    """
+    """The sbatch options of the array."""
     contradictions = {
         option("requeue"): request.requeue,
         option("on_bad_node", "retry"): request.on_bad_node == "retry",

@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from msgspec import Struct
-
 from slurmgen.errors import (
     FILE_ONLY,
     Hint,
@@ -24,7 +22,6 @@ from slurmgen.plan.model import (
     Plan,
     Ranks,
     Reason,
-    Reasoned,
     Setup,
     Shared,
     Sweeping,
@@ -46,59 +43,15 @@ from slurmgen.plan.requeue import find_notice, further_options, with_bad_nodes, 
 from slurmgen.plan.resources import check_shape, gpu_directive, lay_out, mem_directive, memory, time
 from slurmgen.plan.software import find_setup
 from slurmgen.plan.staging import find_staging
-from slurmgen.plan.step import find_preflight, find_ranks, find_step, next_ranks, next_requests, next_step
+from slurmgen.plan.step import find_preflight, find_ranks, find_step, later_ranks, next_step
 from slurmgen.plan.sweep import find_sweep, with_array
 from slurmgen.plan.variables import find_secrets, variables
 from slurmgen.request.model import Request, check_form, check_text
 from slurmgen.request.text import command_of
-from slurmgen.sites.model import Rendezvous, Site, Vendor
+from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place, Settings
 from slurmgen.slurm import sbatch_options
 from slurmgen.slurm.shell import Variable, unprintable
-
-
-class Steps(Struct, frozen=True, kw_only=True):
-    """The steps of a job, which run on the same nodes."""
-
-    place: Place
-    layout_reason: Reason
-    vendor: Vendor | None
-    "Of the GPUs; None without any."
-    first: Ranks
-    later: tuple[tuple[Request, Ranks], ...]
-    "The request and the ranks of each further step."
-
-    @property
-    def ranks(self) -> tuple[Ranks, ...]:
-        """The ranks of all steps."""
-        return (self.first, *(ranks for _, ranks in self.later))
-
-    @property
-    def meets(self) -> bool:
-        """Whether the ranks of a step need an address to find each other."""
-        return any(ranks.launcher.meets(ranks.layout) for ranks in self.ranks)
-
-
-def find_steps(inputs: Inputs) -> Steps:
-    """The steps of a request.
-
-    Raises:
-        RequestError: the site has no place for them, or a launcher cannot start there.
-    """
-    request, site, _ = inputs
-    launcher = find_launcher(request, site)
-    place = find_place(request, site, requested_gpus(request))
-    check_limits(request, site, place, requested_gpus(request))
-    layout, reason = _layout(inputs, place, launcher)
-    first = find_ranks(inputs, place, launcher, layout)
-    later = tuple([(asked, next_ranks(asked, site, place, first)) for asked in next_requests(request)])
-    vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
-    steps = Steps(place=place, layout_reason=reason, vendor=vendor, first=first, later=later)
-    for ranks in steps.ranks:
-        check_refusals(site, ranks.settings)
-    check_partition(site, place, layout.gpus)
-    _check_account(request, site, first.settings)
-    return steps
 
 
 def _layout(inputs: Inputs, place: Place, launcher: Launcher) -> tuple[Layout, Reason]:
@@ -164,36 +117,41 @@ def resolve(
     """
     own_command = _checked_command(request, site)
     inputs = Inputs(request, site, origin_of(files or {}))
-    steps = find_steps(inputs)
-    first, layout, place = steps.first, steps.first.layout, steps.place
-    setup = find_setup(inputs, first.settings.modules, layout.nodes, steps.vendor)
-    options = find_batch_options(inputs, steps)
-    exports = variables(request, site, first, setup, _threads(first, options.sweep))
-    secrets = find_secrets(request, first, setup, options.further)
-    shared = Shared(setup, options.further, _exported(request, exports, steps))
+    place = find_place(request, site, requested_gpus(request))
+    layout_reason, first, later = _steps(inputs, place)
+    every, layout = (first, *(ranks for _, ranks in later)), first.layout
+    setup = find_setup(inputs, place, first)
+    mem = memory(inputs, layout, place, first.cpus.per_node)
+    limit = time(inputs, place.limits, layout.nodes)
+    notice = find_notice(request, first.launcher, limit.value)
+    sweep = find_sweep(request, site, layout)
+    further = _further(request, first, place, notice, sweep)
+    other_gres = further.pop("gres", "")
+    exports = variables(request, site, first, setup, _threads(first, sweep))
+    meets = any(ranks.launcher.meets(ranks.layout) for ranks in every)
+    shared = Shared(setup, further, _exported(request, exports, every))
     plan = Plan(
         site=site.name,
         profile=site,
-        name=_job_name(request.name or first.program.name, steps.ranks),
+        name=_job_name(request.name or first.program.name, every),
         place=place,
-        layout_reason=steps.layout_reason,
-        ranks=first,
-        memory=options.memory,
-        time_limit=options.time_limit,
+        layout_reason=layout_reason,
+        memory=mem,
+        time_limit=limit,
         setup=setup,
         variables=exports,
-        secrets=secrets,
-        rendezvous=_rendezvous(request, site, setup) if steps.meets else None,
-        notice=options.notice,
-        sweep=options.sweep,
-        step=find_step(request, first, shared, options.notice, first.own_size),
-        preflight=find_preflight(request, site, first, shared, steps.meets),
-        then=tuple([next_step(asked, ranks, first, shared) for asked, ranks in steps.later]),
+        secrets=find_secrets(request, first, setup, further),
+        rendezvous=_rendezvous(request, site, setup) if meets else None,
+        notice=notice,
+        sweep=sweep,
+        step=find_step(request, first, shared, notice, first.own_size),
+        preflight=find_preflight(request, site, first, shared, meets),
+        then=tuple([next_step(asked, ranks, first, shared) for asked, ranks in later]),
         staging=find_staging(request, layout.nodes, first.cpus.per_node),
-        gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
-        mem_directive=mem_directive(site, options.memory.value, layout, first.cpus.per_node),
-        extra_directives=tuple(sbatch_options.checked(*option) for option in options.further.items()),
-        log_dir=_log_dir(request, options.further),
+        gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout, other_gres),
+        mem_directive=mem_directive(site, mem.value, layout, first.cpus.per_node),
+        extra_directives=tuple(sbatch_options.checked(*option) for option in further.items()),
+        log_dir=_log_dir(request, further),
         command=command or own_command,
         request=request,
         files=files or {},
@@ -202,13 +160,36 @@ def resolve(
     return plan
 
 
+def _steps(inputs: Inputs, place: Place) -> tuple[Reason, Ranks, list[tuple[Request, Ranks]]]:
+    """The reason for the layout, the ranks of the first step, and each further step with its ranks."""
+    request, site, _ = inputs
+    check_limits(request, site, place, requested_gpus(request))
+    launcher = find_launcher(request, site)
+    layout, reason = _layout(inputs, place, launcher)
+    first = find_ranks(inputs, place, launcher, layout)
+    later = list(later_ranks(request, site, place, first))
+    for ranks in (first, *(ranks for _, ranks in later)):
+        check_refusals(site, ranks.settings)
+    check_partition(site, place, layout.gpus)
+    _check_account(request, site, first.settings)
+    return reason, first, later
+
+
+def _further(
+    request: Request, ranks: Ranks, place: Place, notice: Notice | None, sweep: Sweeping | None
+) -> dict[str, str]:
+    """The options that not every plan has."""
+    options = further_options(request, ranks.settings.sbatch, place.constraint, notice)
+    return with_array(sweep, with_mail(request, with_bad_nodes(request, options)))
+
+
 def _threads(ranks: Ranks, sweep: Sweeping | None) -> int:
     """Threads of a rank, whose CPUs the runs of a sweep on one GPU share."""
     return max(1, ranks.cpus.per_rank // (sweep.per_task if sweep else 1))
 
 
-def _exported(request: Request, exports: tuple[Variable, ...], steps: Steps) -> tuple[str, ...]:
-    of_launchers = (name for ranks in steps.ranks for name in ranks.launcher.exports)
+def _exported(request: Request, exports: Sequence[Variable], every: Sequence[Ranks]) -> tuple[str, ...]:
+    of_launchers = (name for ranks in every for name in ranks.launcher.exports)
     return (*(variable.name for variable in exports), *of_launchers, *(request.secrets or ()))
 
 
@@ -222,10 +203,45 @@ def _checked_command(request: Request, site: Site) -> str:
 
 
 def _log_dir(request: Request, further: dict[str, str]) -> str | None:
-    folder = log_folder(request.log_dir)
-    check_output(further.get("output"), folder, in_segments=request.in_segments)
-    check_error_file(further.get("error"), folder_of(further.get("output")) or folder)
+    folder, output = _log_folder(request.log_dir), further.get("output")
+    if output and folder:
+        raise contradiction(option("sbatch", "output"), option("log_dir"))
+    if output and request.in_segments:
+        then = f"Use {option('log_dir')}."
+        raise contradiction(option("sbatch", "output"), option("segments"), then=then)
+    _check_error_file(further.get("error"), str(PurePosixPath(output).parent) if output else folder)
     return folder
+
+
+def _log_folder(folder: str | None) -> str | None:
+    if folder is None:
+        return None
+    if "$" in folder or folder.startswith("~"):
+        raise RequestError(
+            f"{option('log_dir')} {folder!r} has a variable, which Slurm does not expand in #SBATCH lines",
+            "Write a full path, or one relative to the folder that the job starts in.",
+        )
+    if re.search(r"""["'\\`\s#%]|^-|^$""", folder):
+        raise RequestError(
+            f"{option('log_dir')} {folder!r} is not allowed in a directive",
+            "Leave out spaces, quotes, #, % and a leading dash.",
+        )
+    return folder.rstrip("/") or "/"
+
+
+def _check_error_file(error: str | None, log_dir: str | None) -> None:
+    """Refuse a file for stderr in a folder that may not exist; `submit` creates only that of the log."""
+    if error is None:
+        return
+    folder = str(PurePosixPath(error).parent)
+    if not folder.startswith("/") and folder not in (".", str(PurePosixPath(log_dir or "."))):
+        raise RequestError(
+            f"the folder of {option('sbatch', 'error')}={error} may not exist when the job starts",
+            Hint(
+                f"Add {option('log_dir', folder)}, or name a file without a folder.",
+                offered("log_dir", folder),
+            ),
+        )
 
 
 def _job_name(name: str, steps: Sequence[Ranks]) -> str:
@@ -259,87 +275,3 @@ def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
         )
     inside = rule.host_in_container if setup.container else None
     return Rendezvous(host=inside or rule.host, suffix=rule.suffix)
-
-
-class BatchOptions(Struct, frozen=True, kw_only=True):
-    """The memory and the time limit of a job, and the options that not every plan has."""
-
-    memory: Reasoned
-    time_limit: Reasoned
-    notice: Notice | None
-    sweep: Sweeping | None
-    further: dict[str, str]
-
-
-def find_batch_options(inputs: Inputs, steps: Steps) -> BatchOptions:
-    """The options of a request.
-
-    Raises:
-        RequestError: the site does not allow one, or two contradict each other.
-    """
-    request, place, ranks = inputs.request, steps.place, steps.first
-    mem = memory(inputs, ranks.layout, place.node, ranks.cpus.per_node)
-    limit = time(inputs, place.limits, ranks.layout.nodes)
-    notice = find_notice(request, ranks.launcher, limit.value)
-    sweep = find_sweep(request, inputs.site, ranks.layout)
-    further = further_options(request, ranks.settings.sbatch, place.constraint, notice)
-    further = with_array(sweep, with_mail(request, with_bad_nodes(request, further)))
-    return BatchOptions(memory=mem, time_limit=limit, notice=notice, sweep=sweep, further=further)
-
-
-def log_folder(folder: str | None) -> str | None:
-    """The folder of the log, for the `output` directive.
-
-    Raises:
-        RequestError: Slurm would read it as another path.
-    """
-    if folder is None:
-        return None
-    if "$" in folder or folder.startswith("~"):
-        raise RequestError(
-            f"{option('log_dir')} {folder!r} has a variable, which Slurm does not expand in #SBATCH lines",
-            "Write a full path, or one relative to the folder that the job starts in.",
-        )
-    if re.search(r"""["'\\`\s#%]|^-|^$""", folder):
-        raise RequestError(
-            f"{option('log_dir')} {folder!r} is not allowed in a directive",
-            "Leave out spaces, quotes, #, % and a leading dash.",
-        )
-    return folder.rstrip("/") or "/"
-
-
-def folder_of(output: str | None) -> str | None:
-    """The folder of `--sbatch output`."""
-    return str(PurePosixPath(output).parent) if output else None
-
-
-def check_output(output: str | None, log_dir: str | None, *, in_segments: bool) -> None:
-    """Refuse `--sbatch output` where it contradicts another option.
-
-    Raises:
-        RequestError: it does.
-    """
-    if output and log_dir:
-        raise contradiction(option("sbatch", "output"), option("log_dir"))
-    if output and in_segments:
-        then = f"Use {option('log_dir')}."
-        raise contradiction(option("sbatch", "output"), option("segments"), then=then)
-
-
-def check_error_file(error: str | None, log_dir: str | None) -> None:
-    """Refuse a file for stderr in a folder that may not exist; `submit` creates only that of --log-dir.
-
-    Raises:
-        RequestError: it is in another folder.
-    """
-    if error is None:
-        return
-    folder = str(PurePosixPath(error).parent)
-    if not folder.startswith("/") and folder not in (".", str(PurePosixPath(log_dir or "."))):
-        raise RequestError(
-            f"the folder of {option('sbatch', 'error')}={error} may not exist when the job starts",
-            Hint(
-                f"Add {option('log_dir', folder)}, or name a file without a folder.",
-                offered("log_dir", folder),
-            ),
-        )

@@ -4,6 +4,7 @@ from math import gcd
 
 from slurmgen.errors import (
     Hint,
+    LimitExceeded,
     RequestError,
     ask_for,
     cleared,
@@ -31,7 +32,7 @@ from slurmgen.plan.model import (
 from slurmgen.request.model import Request
 from slurmgen.sites.model import Charge, GpuRequest, Limits, Node, Site
 from slurmgen.sites.nodes import Place, gives_whole_nodes
-from slurmgen.slurm import units
+from slurmgen.slurm import sbatch_options, units
 from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.text import counted
 
@@ -62,19 +63,48 @@ DEFAULT_CPUS = 4
 
 
 def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cpus:
-    """CPUs for each task.
-
-    Raises:
-        RequestError: not a multiple of what the site allocates, or more than a node has.
-    """
-    request, site, _ = inputs
-    node = place.node
-    if not layout.gpus:
-        return _cpus_without_gpus(inputs, place)
+    """CPUs for each task."""
     own = launcher.ntasks_per_node(layout.gpus_per_node)
-    if request.cpus or request.ntasks_per_node not in (None, own):
-        return _cpus_of_tasks(inputs, launcher, layout, node)
-    per_gpu, source = _per_gpu(inputs, node)
+    tasks = inputs.request.ntasks_per_node or own
+    if not layout.gpus:
+        found, field, parts = _cpus_without_gpus(inputs, layout, place), "cpus", layout.nodes
+    elif inputs.request.cpus or tasks != own:
+        found, field, parts = _cpus_of_tasks(inputs, launcher, layout, place), "cpus", layout.nodes * tasks
+    else:
+        found, field, parts = _cpus_of_gpus(inputs, launcher, layout, place), "cpus_per_gpu", layout.gpus
+    _check_total(place, found.per_node * layout.nodes, field, parts)
+    return found
+
+
+def _check_total(place: Place, total: int, field: str, parts: int) -> None:
+    """Refuse more CPUs of all nodes than a job may have; the field sets those of each of its parts."""
+    limit = _most_cpus(place)
+    if limit and total > limit[0]:
+        most, name = limit
+        raise LimitExceeded(
+            f"{counted(total, 'CPU')} exceed the limit of {name}: {most} per job",
+            ask_for(field, most // parts, bound="at most")
+            if most >= parts
+            else "Ask for fewer GPUs or nodes.",
+            field,
+        )
+
+
+def _most_cpus(place: Place) -> tuple[int, str] | None:
+    """The CPUs that a job may have, and what limits them."""
+    limits = [(limit.max_cpus, name) for name, limit in place.limits.items() if limit.max_cpus]
+    return min(limits, default=None)
+
+
+def _most_memory(place: Place) -> tuple[int, str] | None:
+    """The memory in MiB that a job may have, and what limits it."""
+    limits = [(units.megabytes(one.max_memory), name) for name, one in place.limits.items() if one.max_memory]
+    return min(limits, default=None)
+
+
+def _cpus_of_gpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cpus:
+    site, node = inputs.site, place.node
+    per_gpu, source = _per_gpu(inputs, place, layout)
     gpus = launcher.gpus_per_task(layout.gpus_per_node)
     _check_multiple(site, per_gpu, gpus)
     _check_node(site, per_gpu, layout.gpus_per_node, node)
@@ -85,31 +115,37 @@ def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cp
     return Cpus(per_gpu * gpus // procs, per_gpu * gpus, per_gpu * layout.gpus_per_node, why)
 
 
-def _per_gpu(inputs: Inputs, node: Node) -> tuple[int, Reason]:
+def _per_gpu(inputs: Inputs, place: Place, layout: Layout) -> tuple[int, Reason]:
     request, site, origin = inputs
+    node, limit = place.node, _most_cpus(place)
     if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
         raise RequestError(
             f"{option('cpus_per_gpu', request.cpus_per_gpu)}, "
             f"but {site.name} allows exactly {site.cpu.per_gpu}",
             leave_out("cpus_per_gpu"),
         )
-    return first(
+    count, why = first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
         (node.cpus_per_gpu, from_profile(site, "node.cpus_per_gpu")),
         (site.cpu.per_gpu, from_profile(site, "cpu.per_gpu")),
         (share_of_gpu(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
         (DEFAULT_CPUS_PER_GPU, NO_FACT),
     )
+    if limit and not (request.cpus_per_gpu or site.cpu.exact) and count * layout.gpus > limit[0]:
+        share = share_of_gpu(limit[0], layout.gpus, site.cpu.multiple_of)
+        return share or count, Reason(PROFILE, f"the limit of {limit[1]}")
+    return count, why
 
 
-def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Node) -> Cpus:
+def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cpus:
     """CPUs of a job with GPUs that sets the CPUs of each task, or its own number of tasks."""
     request, site, _ = inputs
+    node = place.node
     if request.cpus and request.cpus_per_gpu:
         raise contradiction(option("cpus"), option("cpus_per_gpu"))
     own = launcher.ntasks_per_node(layout.gpus_per_node)
     reserved = request.ntasks_per_node or own
-    each, why = _each(inputs, layout, node, reserved)
+    each, why = _each(inputs, layout, place, reserved)
     tasks = reserved if launcher.any_tasks else own
     per_node = each * reserved
     if node.cpus and per_node > node.cpus:
@@ -123,7 +159,7 @@ def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Nod
     return Cpus(per_rank, per_task, per_node, why)
 
 
-def _each(inputs: Inputs, layout: Layout, node: Node, tasks: int) -> tuple[int, Reason]:
+def _each(inputs: Inputs, layout: Layout, place: Place, tasks: int) -> tuple[int, Reason]:
     """CPUs of each task that a node reserves: as requested, or its share of the CPUs of its GPUs."""
     request, site, origin = inputs
     multiple = site.cpu.multiple_of
@@ -134,7 +170,7 @@ def _each(inputs: Inputs, layout: Layout, node: Node, tasks: int) -> tuple[int, 
         )
     if request.cpus:
         return request.cpus, origin("cpus")
-    per_gpu, source = _per_gpu(inputs, node)
+    per_gpu, source = _per_gpu(inputs, place, layout)
     share = per_gpu * layout.gpus_per_node // tasks // multiple * multiple or multiple
     gpus = counted(layout.gpus_per_node, "GPU")
     form = f"{counted(per_gpu, 'CPU')} per GPU ({{}}) x {gpus}, divided among {counted(tasks, 'task')}"
@@ -174,10 +210,10 @@ def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
         )
 
 
-def _cpus_without_gpus(inputs: Inputs, place: Place) -> Cpus:
+def _cpus_without_gpus(inputs: Inputs, layout: Layout, place: Place) -> Cpus:
     """CPUs of the only task of each node: all of them where a job gets whole nodes."""
     request, site, origin = inputs
-    multiple, node = site.cpu.multiple_of, place.node
+    multiple, node, limit = site.cpu.multiple_of, place.node, _most_cpus(place)
     of_node = node.cpus if gives_whole_nodes(site, place) else None
     usual = -(-DEFAULT_CPUS // multiple) * multiple
     count, source = first(
@@ -185,6 +221,9 @@ def _cpus_without_gpus(inputs: Inputs, place: Place) -> Cpus:
         (of_node, Reason(PROFILE, "all of a node, since jobs get whole nodes")),
         (usual, default("slurmgen's default for a job without GPUs")),
     )
+    if limit and not request.cpus and count * layout.nodes > limit[0]:
+        count = share_of_gpu(limit[0], layout.nodes, multiple) or count
+        source = Reason(PROFILE, f"the limit of {limit[1]}")
     if count % multiple:
         raise RequestError(
             f"{counted(count, 'CPU')}: {site.name} allocates CPUs in multiples of {multiple}",
@@ -199,11 +238,7 @@ def _cpus_without_gpus(inputs: Inputs, place: Place) -> Cpus:
 
 
 def cpus_of_next(job: Cpus, launcher: Launcher, layout: Layout, tasks: int) -> Cpus:
-    """CPUs of a further step, whose tasks divide those that the job has on a node.
-
-    Raises:
-        RequestError: there are fewer CPUs than tasks.
-    """
+    """CPUs of a further step, whose tasks divide those that the job has on a node."""
     if job.per_node < tasks:
         raise RequestError(
             f"then: {launcher.name} starts {counted(tasks, 'task')} on a node, "
@@ -221,14 +256,17 @@ def share_of_gpu(total: int | None, gpus: int | None, multiple: int) -> int | No
     return (total // gpus // multiple * multiple or None) if total and gpus else None
 
 
-def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tuple[tuple[str, str], ...]:
+def gpu_directive(
+    form: GpuRequest, gpu_type: str | None, layout: Layout, others: str = ""
+) -> tuple[tuple[str, str], ...]:
     """The GPUs in the form that the site requires: per node or, on one node, of the whole job;
-    empty where the site refuses it.
+    empty where the site refuses it. `others` are further generic resources, as in --gres.
 
     On several nodes `--gpus` lets Slurm spread them unevenly (seen on 22.05: three and one).
     """
+    more = (sbatch_options.checked("gres", others),) if others else ()
     if form == "none" or not layout.gpus:
-        return ()
+        return more
     if form == "gpus" and layout.nodes > 1:
         form = "gpus-per-node"
     kind = f"{gpu_type}:" if gpu_type else ""
@@ -237,16 +275,15 @@ def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tup
         "gpus-per-node": f"{kind}{layout.gpus_per_node}",
         "gpus": f"{kind}{layout.gpus}",
     }
-    return ((form, forms[form]),)
+    if form == "gres" and others:
+        return (("gres", f"{forms[form]},{others}"),)
+    return ((form, forms[form]), *more)
 
 
 def mem_directive(site: Site, mem: str | None, layout: Layout, cpus: int) -> tuple[tuple[str, str], ...]:
     """The memory of a node with so many CPUs in the form that the site requires; empty where it allows none.
 
     Divided memory is rounded down, so that the sum fits the node.
-
-    Raises:
-        RequestError: less than one megabyte is left when divided.
     """
     if mem is None:
         return ()
@@ -275,11 +312,7 @@ MOST_GPUS_PER_NODE = 128
 
 
 def check_shape(launcher: Launcher, layout: Layout) -> None:
-    """Refuse a launcher that cannot start on so many nodes, or without GPUs.
-
-    Raises:
-        RequestError: the hint names the launchers that can.
-    """
+    """Refuse a launcher that cannot start on so many nodes, or without GPUs."""
     if not layout.gpus and launcher.name not in WITHOUT_GPUS:
         raise RequestError(
             f"{launcher.name} starts one rank per GPU, and {option('gpus', 0)} requests none",
@@ -309,9 +342,6 @@ def lay_out(
 
     Args:
         place: the name of that node in an error.
-
-    Raises:
-        RequestError: the GPUs cannot be spread evenly, or a node has fewer.
     """
     if nodes is not None:
         return _over_given_nodes(gpus, nodes, per_node, place, nodes_why)
@@ -389,13 +419,10 @@ MOST_MEMORY = "64T"
 "More per node is taken for a typing error."
 
 
-def memory(inputs: Inputs, layout: Layout, node: Node, cpus: int) -> Reasoned:
-    """Memory of one node, of which the job has so many CPUs; None where the site allows no memory request.
-
-    Raises:
-        RequestError: the size is not valid, the site allows none, or a node has less.
-    """
+def memory(inputs: Inputs, layout: Layout, place: Place, cpus: int) -> Reasoned:
+    """Memory of one node, of which the job has so many CPUs; None where the site allows no memory request."""
     request, site, origin = inputs
+    node = place.node
     if leaves_out(request.sbatch, "mem"):
         return Reasoned(None, origin("sbatch.mem"))
     if site.memory.form == "none":
@@ -416,7 +443,26 @@ def memory(inputs: Inputs, layout: Layout, node: Node, cpus: int) -> Reasoned:
             f"the job needs {units.canonical_size(total)} per node, but a node of {site.name} has {room}",
             ask_for("mem", room, bound="at most"),
         )
+    total, why = _within_limit(request, layout, place, total, why)
     return Reasoned(units.canonical_size(total) if total else "0", why)
+
+
+def _within_limit(
+    request: Request, layout: Layout, place: Place, total: int, why: Reason
+) -> tuple[int, Reason]:
+    """The memory of each node, lowered to the limit of a job unless the request names it."""
+    limit = _most_memory(place)
+    if not limit or total * layout.nodes <= limit[0]:
+        return total, why
+    most, name = limit
+    if request.mem:
+        raise LimitExceeded(
+            f"{units.canonical_size(total * layout.nodes)} of memory exceed the limit of {name}: "
+            f"{units.canonical_size(most)} per job",
+            ask_for("mem", units.canonical_size(most // layout.nodes), bound="at most"),
+            "mem",
+        )
+    return most // layout.nodes, Reason(PROFILE, f"the limit of {name}")
 
 
 def _memory_of_gpus(site: Site, node: Node, gpus: int) -> tuple[int, Reason]:
@@ -465,11 +511,7 @@ MOST_DAYS = 366
 
 
 def time(inputs: Inputs, limits: dict[str, Limits], nodes: int) -> Reasoned:
-    """The time limit of a job on `nodes` nodes; `limits` are those of the job, by what sets them.
-
-    Raises:
-        RequestError: it is not a valid time, or exceeds a limit.
-    """
+    """The time limit of a job on `nodes` nodes; `limits` are those of the job, by what sets them."""
     request, site, origin = inputs
     text, why = first(
         (request.time, origin("time")),
@@ -492,11 +534,7 @@ def time(inputs: Inputs, limits: dict[str, Limits], nodes: int) -> Reasoned:
 
 
 def _at_least(request: Request, limits: dict[str, Limits], total: int, why: Reason) -> tuple[int, Reason]:
-    """The time limit, raised to the shortest that the site allows.
-
-    Raises:
-        RequestError: the request names a shorter one.
-    """
+    """The time limit, raised to the shortest that the site allows."""
     for name, limit in limits.items():
         least = units.time_limit(limit.min_time)
         if least is not None and total < least:

@@ -20,12 +20,15 @@ from slurmgen.containers.base import (
 )
 from slurmgen.errors import Hint, Offer, RequestError, cleared, did_you_mean, fields_in, leave_it_out, option
 from slurmgen.files import FOLDER, is_bundled
-from slurmgen.plan.model import Image, Inputs, Plan, Reason, Setup, default, derived, from_profile
+from slurmgen.plan.model import Inputs, Plan, Ranks, Reason, Setup, default, derived, from_profile
 from slurmgen.plan.staging import data_binds
 from slurmgen.python_env import IN_CONTAINER, in_container, setup_lines
 from slurmgen.request.model import NONE, Request
 from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site, Vendor
+from slurmgen.sites.nodes import Place
 from slurmgen.slurm.shell import variables_in, word
+
+WITHOUT_CONTAINER = (Offer("container", NONE),)
 
 
 def login_script(plan: Plan) -> str:
@@ -63,24 +66,21 @@ def uses_gpu_software(request: Request) -> bool:
     return request.gpus != 0
 
 
-def call_of(request: Request, site: Site, chosen: Image, vendor: Vendor | None) -> Call:
-    """The container for its engine.
-
-    Raises:
-        RequestError: the engine cannot read a bind, or does not allow a requeue.
-    """
-    container, image, engine = chosen.container, chosen.name, ENGINES[chosen.container.engine]
-    of_site = (*container.binds, *(container.multi_node_binds if chosen.several_nodes else ()))
-    all_binds = {f"[container] binds of {site.name}": of_site, option("binds"): request.binds}
-    for what, binds in all_binds.items():
-        _check_binds(container, what, binds or ())
+def _call_of(
+    request: Request, site: Site, container: Container, image: str, several: bool, vendor: Vendor | None
+) -> Call:
+    engine = ENGINES[container.engine]
+    of_site = (*container.binds, *(container.multi_node_binds if several else ()))
+    _check_binds(container, f"[container] binds of {site.name}", of_site)
+    _check_binds(container, option("binds"), request.binds or ())
     if request.may_stop_early and not engine.can_requeue:
+        stops = option("segments" if request.in_segments else "requeue")
         raise RequestError(
-            f"{_stops(request)} does not work with the container engine {container.engine}: "
+            f"{stops} does not work with the container engine {container.engine}: "
             "the ranks see the run folder at another path",
             Hint(
-                f"Leave {_stops(request)} out, or add {option('container', NONE)}.",
-                (*cleared(*fields_in(_stops(request))), *WITHOUT_CONTAINER),
+                f"Leave {stops} out, or add {option('container', NONE)}.",
+                (*cleared(*fields_in(stops)), *WITHOUT_CONTAINER),
             ),
         )
     remote = is_remote(engine, image)
@@ -122,12 +122,7 @@ def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> Non
             raise RequestError(f"{what}: {bind!r} {fault[0]}", fault[1])
 
 
-def fetch_lines_of(site: Site, container: Container, image: str, nodes: int) -> tuple[str, ...]:
-    """The lines that fetch an image from a registry.
-
-    Raises:
-        RequestError: the compute nodes cannot reach the registry.
-    """
+def _fetch_lines(site: Site, container: Container, image: str, nodes: int) -> tuple[str, ...]:
     engine = ENGINES[container.engine]
     if not (engine.fetch and is_remote(engine, image)):
         return ()
@@ -156,12 +151,8 @@ def _image(container: Container, image: str) -> str:
     return engine.image(image)
 
 
-def find_container(inputs: Inputs) -> tuple[Container | None, str, Reason]:
-    """The settings of the engine, the image and its reason; None and no image without a container.
-
-    Raises:
-        RequestError: the image is not valid, or an option has no effect.
-    """
+def _find_container(inputs: Inputs) -> tuple[Container | None, str, Reason]:
+    """The settings of the engine, the image and its reason; None and no image without a container."""
     request, site, origin = inputs
     if request.container == NONE:
         if request.container_engine:
@@ -207,24 +198,12 @@ def _engine(request: Request, site: Site) -> Container:
     )
 
 
-def _stops(request: Request) -> str:
-    return option("segments" if request.in_segments else "requeue")
-
-
-WITHOUT_CONTAINER = (Offer("container", NONE),)
-
-
-def find_setup(inputs: Inputs, modules: Modules, nodes: int, vendor: Vendor | None) -> Setup:
-    """Container or Python environment, and modules.
-
-    Raises:
-        RequestError: container and Python environment exclude each other, or one of them is not valid.
-    """
-    container, image, why = find_container(inputs)
+def find_setup(inputs: Inputs, place: Place, ranks: Ranks) -> Setup:
+    """Container or Python environment, and modules."""
+    container, image, why = _find_container(inputs)
     if container is None:
-        return _without_container(inputs, modules, why)
-    several = nodes > 1 and uses_gpu_software(inputs.request)
-    return _in_container(inputs, modules, Image(container, image, why, several), nodes, vendor)
+        return _without_container(inputs, ranks.settings.modules, why)
+    return _in_container(inputs, place, ranks, container, image, why)
 
 
 def _without_container(inputs: Inputs, modules: Modules, why: Reason) -> Setup:
@@ -254,52 +233,48 @@ def _uses_init(request: Request) -> bool:
 
 
 def _in_container(
-    inputs: Inputs, modules: Modules, chosen: Image, nodes: int, vendor: Vendor | None
+    inputs: Inputs, place: Place, ranks: Ranks, container: Container, image: str, why: Reason
 ) -> Setup:
     request, site, origin = inputs
-    container, image, engine = chosen.container, word(chosen.name), ENGINES[chosen.container.engine]
+    engine, layout = ENGINES[container.engine], ranks.layout
     python_env = request.python_env or NONE
     if python_env.partition(":")[0] not in IN_CONTAINER:
         raise RequestError(
-            f"{option('python_env', request.python_env)} and the container {image} exclude each other",
+            f"{option('python_env', request.python_env)} and the container {word(image)} exclude each other",
             Hint(
                 f"Python comes from the image; leave one out, add {option('container', NONE)}, or name a "
                 "venv:FOLDER or squashfs:FILE that the Python of the image has made.",
                 (*WITHOUT_CONTAINER, *cleared("python_env")),
             ),
         )
-    line = in_container(python_env).line
-    is_file = engine.is_file(chosen.name)
-    commands, why_modules = _modules_of(request, modules, chosen)
+    line, is_file = in_container(python_env).line, engine.is_file(image)
+    # NCCL needs the libraries of the host where GPUs of several nodes use the image.
+    several = layout.nodes > 1 and layout.gpus > 0
+    vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
+    names = (*container.modules, *(container.multi_node_modules if several else ()), *(request.modules or ()))
+    no_modules = request.modules == () and not names
     return Setup(
         container=container,
-        image=image,
+        image=word(image),
         is_file=is_file,
-        lookup="" if is_file else lookup_command(engine, chosen.name),
-        fetch=fetch_lines_of(site, container, chosen.name, nodes),
-        call=call_of(request, site, chosen, vendor),
-        modules=commands,
-        needs=bind_variables(container) if chosen.several_nodes else (),
-        why_container=chosen.why,
+        lookup="" if is_file else lookup_command(engine, image),
+        fetch=_fetch_lines(site, container, image, layout.nodes),
+        call=_call_of(request, site, container, image, several, vendor),
+        modules=() if no_modules else _module_commands(ranks.settings.modules, names),
+        needs=bind_variables(container) if several else (),
+        why_container=why,
         python_env=python_env,
         line_in_task=line,
         why_python=origin("python_env") if line else derived("Python comes from the image"),
-        why_modules=why_modules,
+        why_modules=derived(
+            "the modules that the container's binds need, and those of the request"
+            if names
+            else "the container needs none"
+        ),
     )
 
 
-def _modules_of(request: Request, modules: Modules, chosen: Image) -> tuple[tuple[str, ...], Reason]:
-    container = chosen.container
-    of_several = container.multi_node_modules if chosen.several_nodes else ()
-    names = (*container.modules, *of_several, *(request.modules or ()))
-    commands = () if request.modules == () and not names else _module_commands(modules, names)
-    if not names:
-        return commands, derived("the container needs none")
-    return commands, derived("the modules that the container's binds need, and those of the request")
-
-
-def runs_bundled(request: Request) -> bool:
-    """Whether a job runs a bundled script."""
+def _runs_bundled(request: Request) -> bool:
     return is_bundled(request.script) if request.script else not request.names_program
 
 
@@ -315,7 +290,7 @@ def _python_env(inputs: Inputs) -> tuple[str, Reason]:
             f"Make the environment on a login node and use {option('python_env', 'venv:FOLDER')} "
             f"(with pixi, the folder .pixi/envs/NAME), or use {option('container')}.",
         )
-    if kind == "uv" and runs_bundled(request):
+    if kind == "uv" and _runs_bundled(request):
         return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
     return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")
 

@@ -39,11 +39,7 @@ def data_folder(site: Site) -> Variable:
 
 
 def data_binds(request: Request, engine: EngineName) -> tuple[str, ...]:
-    """The bind of that folder, as a shell word.
-
-    Raises:
-        RequestError: the engine cannot bind it at its own path.
-    """
+    """The bind of that folder, as a shell word."""
     if not is_staged(request):
         return ()
     if not ENGINES[engine].binds_any_target:
@@ -60,9 +56,6 @@ def find_staging(request: Request, nodes: int, cpus: int) -> Staging | None:
 
     Args:
         cpus: CPUs of each node, which one task uses: a checksum is computed beside the copying.
-
-    Raises:
-        RequestError: a file has no full path, its name is used twice, or tar cannot unpack it.
     """
     copies = [(_COPY, _checked("stage", file)) for file in request.stage or ()]
     archives = [(_option(file), _checked("stage_archives", file)) for file in request.stage_archives or ()]

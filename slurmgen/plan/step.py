@@ -12,7 +12,6 @@ from slurmgen.files import PREFLIGHT
 from slurmgen.launchers import Command, Launcher, Layout, Options
 from slurmgen.plan.model import (
     Inputs,
-    NextStep,
     Notice,
     Program,
     Ranks,
@@ -43,9 +42,6 @@ def find_step(
         size: srun's options for nodes and tasks, where they differ from those of the header.
 
     `--cpus-per-task` is repeated because srun does not inherit it since Slurm 22.05.
-
-    Raises:
-        RequestError: an option has no effect with this launcher, or a bind has no container.
     """
     launcher, setup, variables = ranks.launcher, job.setup, ranks.variables
     _check_engine(launcher, setup)
@@ -65,7 +61,7 @@ def find_step(
         timer,
         *_joined(head, (*ranks.program.words, *command.arguments)),
     )
-    return Step(tuple(filter(None, lines)), in_task or bool(own or timer or setup.line_in_task), variables)
+    return Step(ranks, tuple(filter(None, lines)), in_task or bool(own or timer or setup.line_in_task))
 
 
 def _check_engine(launcher: Launcher, setup: Setup) -> None:
@@ -137,11 +133,7 @@ def _joined(head: tuple[str, ...], program: tuple[str, ...]) -> tuple[tuple[str,
 
 
 def _started(ranks: Ranks, options: Options) -> Command:
-    """The launcher's command before the program: without `python` if Python does not run it.
-
-    Raises:
-        RequestError: an option of the request is one that the plan sets.
-    """
+    """The launcher's command before the program: without `python` if Python does not run it."""
     launcher = ranks.launcher
     command = launcher.command(ranks.layout, options)
     _check_further(launcher, command, options.further)
@@ -228,11 +220,10 @@ def _options(request: Request, ranks: Ranks) -> Options:
 _OF_LAUNCHER = dict.fromkeys(("rendezvous", "mixed_precision", "launcher_args", "launcher_config"))
 
 
-def next_requests(request: Request) -> Iterator[Request]:
-    """The request of each further step: that of the job with another program.
+def later_ranks(request: Request, site: Site, place: Place, first: Ranks) -> Iterator[tuple[Request, Ranks]]:
+    """The request of each further step, which is the job's with another program, and its ranks.
 
-    Raises:
-        RequestError: a step names no program.
+    They run on all nodes of the first step, or on one if the launcher starts one process.
     """
     for one in request.then or ():
         own = structs.asdict(one)
@@ -243,37 +234,17 @@ def next_requests(request: Request) -> Iterator[Request]:
             raise RequestError(
                 "then: a step names no program", "Give it a script, a module or a command.", "then"
             )
-        yield asked
+        launcher, layout = find_launcher(asked, site), first.layout
+        layout = layout._replace(nodes=min(layout.nodes, launcher.max_nodes or layout.nodes))
+        yield asked, find_ranks(Inputs(asked, site, origin_of({})), place, launcher, layout, first)
 
 
-def next_ranks(request: Request, site: Site, place: Place, first: Ranks) -> Ranks:
-    """The ranks of a further step: on all nodes, or on the first if the launcher starts one process.
-
-    Args:
-        first: the ranks of the first step, whose nodes, GPUs and CPUs are those of the job.
-
-    Raises:
-        RequestError: the launcher cannot start the program.
-    """
-    launcher, layout = find_launcher(request, site), first.layout
-    own = layout._replace(nodes=min(layout.nodes, launcher.max_nodes or layout.nodes))
-    return find_ranks(Inputs(request, site, origin_of({})), place, launcher, own, first)
-
-
-def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> NextStep:
-    """How srun starts a further step.
-
-    Args:
-        first: the ranks of the first step, whose tasks the header counts.
-
-    Raises:
-        RequestError: the launcher cannot start the program.
-    """
+def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> Step:
+    """A further step; the header counts the tasks of the first one."""
     check_names(request, ranks, job.setup)
     _check_settings(ranks, first)
     same = ranks.size == first.size and not first.own_size
-    size = () if same else ranks.size
-    return NextStep(find_step(request, ranks, job, size=size), ranks)
+    return find_step(request, ranks, job, size=() if same else ranks.size)
 
 
 def _check_settings(ranks: Ranks, first: Ranks) -> None:
@@ -326,11 +297,7 @@ MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 def find_program(request: Request, launcher: Launcher) -> Program:
-    """The program of a request; without one, the launcher's bundled script.
-
-    Raises:
-        RequestError: there are several, a name is not valid, or the launcher runs Python only.
-    """
+    """The program of a request; without one, the launcher's bundled script."""
     named = [key for key in PROGRAMS if getattr(request, key)]
     if len(named) > 1:
         raise contradiction(*map(option, named), then="Keep one of them.")
@@ -390,11 +357,7 @@ def _of_script(script: str, arguments: tuple[str, ...]) -> Program:
 def find_ranks(
     inputs: Inputs, place: Place, launcher: Launcher, layout: Layout, first: Ranks | None = None
 ) -> Ranks:
-    """The ranks of a step on the nodes of a layout; for a further step, `first` has the ranks of the first.
-
-    Raises:
-        RequestError: the launcher cannot start the program there.
-    """
+    """The ranks of a step on the nodes of a layout; for a further step, `first` are those of the first."""
     request, site, _ = inputs
     own = launcher.ntasks_per_node(layout.gpus_per_node)
     reserved = request.ntasks_per_node or own

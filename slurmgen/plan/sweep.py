@@ -33,11 +33,7 @@ _PROGRESS = Variable(PROGRESS_DIR, "$RUN_DIR", '"$RUN_DIR"', "Files of other tas
 
 
 def find_sweep(request: Request, site: Site, layout: Layout) -> Sweeping | None:
-    """The sweep of a request; None if it asks for none.
-
-    Raises:
-        RequestError: the sweep is empty or too large, or does not go together with the rest of the request.
-    """
+    """The sweep of a request; None if it asks for none."""
     sweep = request.sweep
     if sweep is None:
         return None

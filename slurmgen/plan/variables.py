@@ -25,11 +25,7 @@ NAME = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
 def srun_labels(request: Request, launcher: Launcher) -> tuple[str, ...]:
-    """The options of srun that label lines.
-
-    Raises:
-        RequestError: the ranks of this launcher share the output of one process.
-    """
+    """The options of srun that label lines."""
     if not request.label_ranks:
         return ()
     if launcher.labels is None:
@@ -86,11 +82,7 @@ _SEGMENTS = (
 
 
 def variables(request: Request, site: Site, ranks: Ranks, setup: Setup, threads: int) -> tuple[Variable, ...]:
-    """The variables that the job exports, each once; the request overrides the site.
-
-    Raises:
-        RequestError: the request sets one that has no effect, or that the script itself sets.
-    """
+    """The variables that the job exports, each once; the request overrides the site."""
     check_names(request, ranks, setup)
     launcher = ranks.launcher
     engine = ENGINES[setup.container.engine] if setup.container else Engine()
@@ -151,11 +143,7 @@ def _used_by_the_script(request: Request) -> set[str]:
 
 
 def check_names(request: Request, ranks: Ranks, setup: Setup) -> None:
-    """Refuse variables that would have no effect.
-
-    Raises:
-        RequestError: the script, the launcher or the container overrules one.
-    """
+    """Refuse variables that would have no effect."""
     for name, reason in names_set_later(request, ranks, setup):
         if name in request.env:
             raise RequestError(f"{option('env', name)} would have no effect: {reason}", "Leave it out.")
@@ -227,11 +215,7 @@ _OWN = ("secrets", "runs_again")
 
 
 def find_secrets(request: Request, ranks: Ranks, setup: Setup, further: dict[str, str]) -> JobSecrets | None:
-    """The secrets of a request; None without any.
-
-    Raises:
-        RequestError: one is also an ordinary variable, or has no effect; or a variable looks like a secret.
-    """
+    """The secrets of a request; None without any."""
     _check_env(request)
     if not request.secrets:
         return None
@@ -293,11 +277,7 @@ def task_variables(
 
 
 def check_per_task(request: Request, tasks: int) -> None:
-    """Refuse per-task variables in values that the batch script expands once for all tasks.
-
-    Raises:
-        RequestError: a value has such a variable.
-    """
+    """Refuse per-task variables in values that the batch script expands once for all tasks."""
     for what, text in expanded(request) if tasks > 1 else ():
         for name in variables_in(text):
             if name in PER_TASK:

@@ -1,14 +1,12 @@
 """Check a site profile: its values, and facts that contradict each other."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-import msgspec
-
 from slurmgen.errors import SlurmgenError, did_you_mean, worded
 from slurmgen.python_env import setup_lines
-from slurmgen.sites.model import CONDITIONS, Container, Limits, Node, Partition, Qos, Site, When
+from slurmgen.sites.model import CONDITIONS, Container, Fact, Limits, Node, Partition, Qos, Site, When
 from slurmgen.sites.nodes import Place, cpu_partitions, gpu_partitions, place_of, places_of
 from slurmgen.slurm import sbatch_options, units
 from slurmgen.slurm.shell import PER_TASK, is_full_path, variables_in
@@ -55,12 +53,8 @@ def _python_env(site: Site) -> Iterator[Fault]:
 
 def _container(site: Site) -> Iterator[Fault]:
     container = site.container or Container()
-    images: dict[tuple[str, ...], str | None] = {("container", "image"): container.image}
-    images |= {
-        ("container", "engines", name, "image"): other.image for name, other in container.engines.items()
-    }
-    for keys, image in images.items():
-        if (image or "").startswith("-"):
+    for keys, image in _images(site):
+        if image.startswith("-"):
             yield Fault(keys, f"{image!r} begins with a dash", "Write the image's full path.")
     if not is_full_path(container.image_dir):
         hint = "All jobs share it; begin it with /, ~/ or a $NAME."
@@ -71,21 +65,17 @@ def _container(site: Site) -> Iterator[Fault]:
 
 
 def _sbatch(site: Site) -> Iterator[Fault]:
-    tables = {("sbatch",): site.sbatch} | {
-        ("when", name, "sbatch"): table.sbatch for name, table in site.when.items()
-    }
+    tables: dict[tuple[str, ...], sbatch_options.SbatchOptions] = {("sbatch",): site.sbatch}
+    tables |= {("when", name, "sbatch"): table.sbatch for name, table in site.when.items()}
+    tables |= {("gpu", "types", name, "sbatch"): kind.sbatch for name, kind in site.gpu.types.items()}
     for keys, options in tables.items():
         for key, value in sbatch_options.given(options).items():
             try:
                 sbatch_options.checked(key, value)
             except SlurmgenError as error:
                 managed = sbatch_options.MANAGED.get(key)
-                hint = (
-                    f"Remove it from the profile; a job sets it with {worded(managed)}."
-                    if managed
-                    else error.hint
-                )
-                yield Fault((*keys, key), error.fact, hint)
+                own = f"Remove it from the profile; a job sets it with {worded(managed or '')}."
+                yield Fault((*keys, key), error.fact, own if managed else error.hint)
 
 
 def _defaults(site: Site) -> Iterator[Fault]:
@@ -112,15 +102,15 @@ def _names(site: Site) -> Iterator[Fault]:
     types += [(("partitions", name, "gpu_type"), part.gpu_type) for name, part in site.partitions.items()]
     types += [(("when", name, "gpu_type"), table.gpu_type) for name, table in site.when.items()]
     for keys, name in types:
-        if name is not None and name not in site.gpu.types:
-            yield Fault(keys, f"there is no GPU type {name!r}", did_you_mean(name, site.gpu.types))
+        yield from _unlisted(keys, name, "GPU type", site.gpu.types)
     for key, table in site.when.items():
-        if table.partition is not None and table.partition not in site.partitions:
-            fact = f"there is no partition {table.partition!r}"
-            yield Fault(("when", key, "partition"), fact, did_you_mean(table.partition, site.partitions))
-        if table.qos is not None and site.qos and table.qos not in site.qos:
-            fact = f"there is no QoS {table.qos!r}"
-            yield Fault(("when", key, "qos"), fact, did_you_mean(table.qos, site.qos))
+        yield from _unlisted(("when", key, "partition"), table.partition, "partition", site.partitions)
+        yield from _unlisted(("when", key, "qos"), table.qos if site.qos else None, "QoS", site.qos)
+
+
+def _unlisted(keys: tuple[str, ...], name: str | None, what: str, known: Iterable[str]) -> Iterator[Fault]:
+    if name is not None and name not in known:
+        yield Fault(keys, f"there is no {what} {name!r}", did_you_mean(name, known))
 
 
 _OF_EVERY_JOB = ("job-name", "nodes", "ntasks-per-node", "output", "time")
@@ -198,24 +188,20 @@ def _states(value: Any, keys: Sequence[str]) -> bool:
 
 
 def _variables(site: Site) -> Iterator[Fault]:
-    names = ("always", "multi_gpu", "multi_node", "container", "task")
-    groups: dict[tuple[str, ...], dict[str, str]] = {
-        ("env", group): getattr(site.env, group) for group in names
-    }
+    groups: dict[tuple[str, ...], dict[str, str]]
+    groups = {("env", group): values for group, values in site.env.groups.items()}
     groups |= {("when", name, "env"): table.env for name, table in site.when.items()}
     groups |= {("when", name, "task_env"): table.task_env for name, table in site.when.items()}
-    for group, values in groups.items():
+    for keys, values in groups.items():
         for name, value in values.items():
-            keys = (*group, name)
             if name in _SET_BY_SCRIPT:
-                yield Fault(keys, "every script sets it itself, so this value has no effect", "Remove it.")
-            for used in variables_in(value) if group[-1] not in ("task", "task_env") else ():
+                fact = "every script sets it itself, so this value has no effect"
+                yield Fault((*keys, name), fact, "Remove it.")
+            for used in variables_in(value) if keys[-1] not in ("task", "task_env") else ():
                 if used in PER_TASK:
                     fact = f"${used} is expanded in the batch script, so that all tasks get the same value"
-                    yield Fault(keys, fact, "Move it to [env.task], which each task exports for itself.")
-
-
-_NO_SOURCE_NEEDED = {"name", "title", "extends", "sources"}
+                    hint = "Move it to [env.task], which each task exports for itself."
+                    yield Fault((*keys, name), fact, hint)
 
 
 def contradictions(site: Site) -> Iterator[Fault]:
@@ -432,8 +418,7 @@ def unknown_rates(site: Site) -> Iterator[Fault]:
 
 def notes_of_unset_variables(site: Site) -> Iterator[Fault]:
     """Reasons for variables that the profile does not set, and required ones without a value."""
-    groups = [site.env.always, site.env.multi_gpu, site.env.multi_node, site.env.container, site.env.task]
-    variables = {name for group in groups for name in group}
+    variables = {name for values in site.env.groups.values() for name in values}
     variables |= {name for table in site.when.values() for name in (*table.env, *table.task_env)}
     fact, hint = "the profile does not set this variable", "Remove it."
     for name in site.env.notes.keys() - variables:
@@ -444,11 +429,14 @@ def notes_of_unset_variables(site: Site) -> Iterator[Fault]:
 
 def facts_without_source(site: Site) -> Iterator[Fault]:
     """Facts that no table of `[sources]` lists; one fault for each table of the profile."""
-    for table, value in msgspec.to_builtins(site).items():
-        missing = [key for key in _leaves(value, table) if site.source_of(key) is None]
-        if value != {} and missing and table not in _NO_SOURCE_NEEDED:
-            fact = f"no source supports {listed(missing)}"
-            yield Fault((table,), fact, "Add the key or its table to `facts` of a table [sources.NAME].")
+    tables: dict[str, list[str]] = {}
+    for key in site.stated:
+        is_empty = isinstance(getattr(site, key, None), Fact)
+        if not is_empty and site.source_of(key) is None:
+            tables.setdefault(key.partition(".")[0], []).append(key)
+    for table, missing in tables.items():
+        fact = f"no source supports {listed(missing)}"
+        yield Fault((table,), fact, "Add the key or its table to `facts` of a table [sources.NAME].")
 
 
 CHECKS: tuple[Callable[[Site], Iterator[Fault]], ...] = (
@@ -488,47 +476,37 @@ def _keys_of(source: str) -> tuple[str, ...]:
     return (_TABLES[kind], name) if name else ("limits",)
 
 
-def _leaves(value: Any, key: str) -> Iterator[str]:
-    """The keys of all facts in a table."""
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{key}.{name}")
-    else:
-        yield key
+_LEAST_WITHOUT_UNIT = 4096
+"""MiB. Slurm reports the memory of a node in MiB, such as 515000, so a large number without a unit is right;
+a smaller one is in gigabytes."""
 
 
 def unreadable(site: Site) -> Iterator[Fault]:
     """Times and sizes that are not valid."""
     for keys, text in _times(site):
         yield from _unless(units.time_limit, keys, text, "a Slurm time", "1-12:00:00 or UNLIMITED")
-        if hours := units.hours_as_minutes(text or ""):
-            hint = f"Write {hours}:00:00 for hours, or {units.canonical_time(units.seconds(text or ''))}."
+        if hours := units.hours_as_minutes(text):
+            hint = f"Write {hours}:00:00 for hours, or {units.canonical_time(units.seconds(text))}."
             yield Fault(keys, f"{text!r} is {hours} minutes", hint)
     for keys, text in _sizes(site):
         yield from _unless(units.megabytes, keys, text, "a size", "64G")
-        if text and text.isdecimal() and int(text) < _LEAST_WITHOUT_UNIT:
+        if text.isdecimal() and int(text) < _LEAST_WITHOUT_UNIT:
             yield Fault(keys, f"{text!r} is {text}M, which no node has", f"Write {text}G for gigabytes.")
 
 
-_LEAST_WITHOUT_UNIT = 4096
-"""MiB. Slurm reports the memory of a node in MiB, such as 515000, so a large number without a unit is right;
-a smaller one is in gigabytes."""
-
-
 def _unless(
-    read: Callable[[str], Any], keys: tuple[str, ...], text: str | None, what: str, example: str
+    read: Callable[[str], Any], keys: tuple[str, ...], text: str, what: str, example: str
 ) -> Iterator[Fault]:
     try:
-        read(text) if text is not None else None
+        read(text)
     except ValueError:
         yield Fault(keys, f"{text!r} is not {what}", f"Write one such as {example}.")
 
 
-def _times(site: Site) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    yield ("time",), site.time
+def _times(site: Site) -> Iterator[tuple[tuple[str, ...], str]]:
+    yield from _texts((), site, "time")
     for keys, limits in _limits(site):
-        yield (*keys, "max_time"), limits.max_time
-        yield (*keys, "min_time"), limits.min_time
+        yield from _texts(keys, limits, "max_time", "min_time")
         yield from (((*keys, "max_time_by_nodes"), limit.time) for limit in limits.max_time_by_nodes)
 
 
@@ -538,19 +516,20 @@ def _limits(site: Site) -> Iterator[tuple[tuple[str, ...], Limits]]:
     yield from ((("qos", name), qos) for name, qos in site.qos.items())
 
 
-def _sizes(site: Site) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    yield ("memory", "per_gpu"), site.memory.per_gpu
-    yield from _node_sizes(("node",), site.node)
-    yield from _node_sizes(("cpu_node",), site.cpu_node)
-    for name, kind in site.gpu.types.items():
-        yield from _node_sizes(("gpu", "types", name), kind)
-    for name, partition in site.partitions.items():
-        yield from _node_sizes(("partitions", name, "node"), partition.node or Node())
+def _sizes(site: Site) -> Iterator[tuple[tuple[str, ...], str]]:
+    yield from _texts(("memory",), site.memory, "per_gpu")
+    nodes: dict[tuple[str, ...], Node | None] = {("node",): site.node, ("cpu_node",): site.cpu_node}
+    nodes |= {("gpu", "types", name): kind for name, kind in site.gpu.types.items()}
+    nodes |= {("partitions", name, "node"): part.node for name, part in site.partitions.items()}
+    for keys, node in nodes.items():
+        yield from _texts(keys, node or Node(), "memory", "memory_per_gpu")
+    for keys, limits in _limits(site):
+        yield from _texts(keys, limits, "max_memory")
 
 
-def _node_sizes(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    yield (*keys, "memory"), node.memory
-    yield (*keys, "memory_per_gpu"), node.memory_per_gpu
+def _texts(keys: tuple[str, ...], table: Fact, *names: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The values that a table states under these names."""
+    yield from (((*keys, name), text) for name in names if (text := getattr(table, name)) is not None)
 
 
 def excessive(site: Site) -> Iterator[Fault]:
@@ -563,17 +542,14 @@ def excessive(site: Site) -> Iterator[Fault]:
 def _ranges(site: Site) -> Iterator[Fault]:
     """Limits that no job can meet."""
     for keys, limits in _limits(site):
-        least, most = units.time_limit(limits.min_time), units.time_limit(limits.max_time)
-        pairs = {"min_time": (least, most), "min_gpus": (limits.min_gpus, limits.max_gpus)}
-        pairs["min_nodes"] = (limits.min_nodes, limits.max_nodes)
-        for name, (low, high) in pairs.items():
+        for least, most in _PAIRS:
+            low, high = _number(limits, least), _number(limits, most)
             if low is not None and high is not None and low > high:
-                yield Fault((*keys, name), "it is above the maximum", "Correct one of them.")
+                yield Fault((*keys, least), "it is above the maximum", "Correct one of them.")
         nodes = [limit.nodes for limit in limits.max_time_by_nodes]
         if nodes != sorted(nodes):
-            yield Fault(
-                (*keys, "max_time_by_nodes"), "the nodes do not increase", "Sort the entries by nodes."
-            )
+            fact = "the nodes do not increase"
+            yield Fault((*keys, "max_time_by_nodes"), fact, "Sort the entries by nodes.")
 
 
 def _shares(site: Site) -> Iterator[Fault]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from slurmgen.sites.model import Charge, Container, GpuType, Limits, Node, Partition, Qos, Site, When
@@ -55,6 +55,10 @@ def code(*words: str) -> str:
     return " ".join(f"`{word}`" for word in words)
 
 
+def _code(word: str | None) -> str | None:
+    return f"`{word}`" if word else None
+
+
 def codes(words: Iterable[str]) -> str:
     """Each word as code, with commas."""
     return ", ".join(f"`{word}`" for word in words)
@@ -100,22 +104,17 @@ def _charge(charge: Charge) -> Iterator[tuple[str, str, str]]:
 def _login(site: Site) -> Iterator[tuple[str, str, str | None]]:
     login = site.login
     hours = f"{login.certificate_hours} hours" if login.certificate_hours else None
-    command = f"`{login.certificate_command}`" if login.certificate_command else None
-    yield "login.host", "host", _name(login.host)
+    yield "login.host", "host", _code(login.host)
     yield "login.other_hosts", "further hosts", codes(login.other_hosts)
-    yield "login.jump_host", "jump host", _name(login.jump_host)
-    yield "login.automation_host", "automation host", _name(login.automation_host)
+    yield "login.jump_host", "jump host", _code(login.jump_host)
+    yield "login.automation_host", "automation host", _code(login.automation_host)
     yield "login.transfer_hosts", "hosts for copying files", codes(login.transfer_hosts)
     yield "login.methods", "needs", ", ".join(login.methods)
     yield "login.certificate_hours", "certificate", hours
-    yield "login.certificate_command", "gets a certificate", command
+    yield "login.certificate_command", "gets a certificate", _code(login.certificate_command)
     yield "login.note", "note", login.note
     required = "required." if site.account.required else ""
     yield "account", "account", f"{required} {site.account.hint or ''}".strip()
-
-
-def _name(host: str | None) -> str | None:
-    return f"`{host}`" if host else None
 
 
 _GPU_REQUESTS = {
@@ -151,21 +150,13 @@ def _nodes(site: Site) -> Iterator[Row]:
         kinds[f"partitions.{name}.node"] = (f"partition `{name}`", part.node or Node())
     for key, (title, node) in kinds.items():
         if node != type(node)():
-            yield Row(key, (title, _text(node.gpus), _cpus(node), _memory(node)))
+            cpus, memory = _amount(node.cpus, node.cpus_per_gpu), _amount(node.memory, node.memory_per_gpu)
+            yield Row(key, (title, _amount(node.gpus), cpus, memory))
 
 
-def _cpus(node: Node) -> str:
-    share = f"{node.cpus_per_gpu} for each GPU" if node.cpus_per_gpu else ""
-    return ", ".join(filter(None, [_text(node.cpus), share]))
-
-
-def _memory(node: Node) -> str:
-    share = f"{node.memory_per_gpu} for each GPU" if node.memory_per_gpu else ""
-    return ", ".join(filter(None, [node.memory, share]))
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
+def _amount(total: object, of_gpu: object = None) -> str:
+    share = f"{of_gpu} for each GPU" if of_gpu else ""
+    return ", ".join(filter(None, [str(total or ""), share]))
 
 
 def _requests(site: Site) -> Iterator[tuple[str, str, str | int | None]]:
@@ -198,7 +189,7 @@ def _options(options: SbatchOptions) -> str:
     return code(*(f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()))
 
 
-_HEAD = ("", "time", "nodes", "GPUs", "of a user", "remarks")
+_HEAD = ("", "time", "nodes", "GPUs", "CPUs", "memory", "of a user", "remarks")
 
 
 def limits(site: Site) -> Iterator[Section]:
@@ -217,6 +208,8 @@ def _cells(limits: Limits) -> tuple[str, ...]:
         _limit_times(limits),
         _range(limits.min_nodes, limits.max_nodes),
         _range(limits.min_gpus, limits.max_gpus),
+        _range(None, limits.max_cpus),
+        f"up to {limits.max_memory}" if limits.max_memory else "",
         _of_user(limits),
         ", ".join(_kind(limits)),
     )
@@ -373,7 +366,7 @@ def software(site: Site) -> Iterator[Section]:
 
 def _variables(site: Site) -> Iterator[Row]:
     for group, jobs in _GROUPS.items():
-        for name, value in getattr(site.env, group).items():
+        for name, value in site.env.groups[group].items():
             cells = (f"`{name}`", f"`{value}`", jobs, site.env.notes.get(name, ""))
             yield Row(f"env.{group}.{name}", cells)
 
@@ -383,11 +376,11 @@ def _software(site: Site) -> Iterator[tuple[str, str, str | None]]:
     yield "gpu.vendor", "GPUs", "AMD" if site.gpu.vendor == "amd" else None
     yield "architecture", "architecture", site.architecture
     yield "internet", "internet on compute nodes", _INTERNET[site.internet]
-    yield "local_dir", "local storage of a node", f"`{site.local_dir}`" if site.local_dir else None
+    yield "local_dir", "local storage of a node", _code(site.local_dir)
     yield "job_folders", "jobs start below", codes(site.job_folders)
     yield "modules.init", "before modules are loaded", code(*site.modules.init)
     yield "modules.load", "modules", codes(site.modules.load)
-    yield "python_env", "Python", f"`{site.python_env}`" if site.python_env else None
+    yield "python_env", "Python", _code(site.python_env)
     yield "launch.ddp", "ddp starts with", "`srun`, one task for each GPU" if launch.ddp == "srun" else None
     yield "launch.torchrun", "torchrun", f"`{' '.join(launch.torchrun)}`" if launch.torchrun else None
     yield "launch.torchrun_options", "torchrun options", code(*launch.torchrun_options)
@@ -400,10 +393,10 @@ def _software(site: Site) -> Iterator[tuple[str, str, str | None]]:
 def _containers(container: Container) -> Iterator[tuple[str, str, str | None]]:
     yield "container.engine", "engine of a job that chooses none", f"`{container.engine}`"
     yield "container.engines", "further engines", codes(container.engines)
-    yield "container.image", "image", f"`{container.image}`" if container.image else None
+    yield "container.image", "image", _code(container.image)
     for name, engine in container.engines.items():
         key = f"container.engines.{name}"
-        yield f"{key}.image", f"image of {name}", f"`{engine.image}`" if engine.image else None
+        yield f"{key}.image", f"image of {name}", _code(engine.image)
         yield f"{key}.options", f"options of {name}", code(*engine.options, *engine.gpu_options)
         yield f"{key}.modules", f"modules of {name}", codes(engine.modules)
     yield "container.options", "options", code(*container.options)
@@ -433,12 +426,9 @@ def _sets(table: When) -> str:
     return " ".join([code(*words), *texts]).strip()
 
 
-_UNSOURCED = ("name", "title", "extends", "sources")
-
-
 def facts_by_mark(site: Site) -> "Counter[str]":
     """The number of facts by the mark of their source; a list counts as one, a default does not count."""
-    sources = [site.source_of(key) for key in _stated(site)]
+    sources = [site.source_of(key) for key in site.stated]
     return Counter(site.sources[name].mark for name in sources if name)
 
 
@@ -448,7 +438,7 @@ def sources_of(site: Site, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
     The node of a partition counts for itself. A default has a source only if one names it.
     """
     found: dict[str, dict[str, None]] = {}
-    for fact in _stated(site):
+    for fact in site.stated:
         if name := site.source_of(fact):
             for table in _tables(fact):
                 found.setdefault(table, {})[name] = None
@@ -466,16 +456,3 @@ def _named(site: Site, key: str) -> Iterator[str]:
     tables, name = {*_tables(key)}, site.source_of(key)
     if name and any(tables.intersection(source.facts) for source in site.sources.values()):
         yield name
-
-
-def _stated(site: Site) -> list[str]:
-    facts = {key: value for key, value in to_builtins(site).items() if key not in _UNSOURCED}
-    return [*_leaves(facts, "")]
-
-
-def _leaves(value: object, key: str) -> Iterator[str]:
-    if not isinstance(value, dict) or not value:
-        yield key
-        return
-    for name, inner in value.items():
-        yield from _leaves(inner, f"{key}.{name}".lstrip("."))

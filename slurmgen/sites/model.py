@@ -1,9 +1,9 @@
 """A site profile: what a cluster is like. All sizes, times and names are those of Slurm."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from slurmgen.slurm import units
 from slurmgen.slurm.sbatch_options import SbatchOptions
@@ -75,6 +75,14 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
+KNOWN_BY: dict[Mark, str] = {
+    "documentation": "documented",
+    "configuration": "from a configuration in production",
+    "users": "from users' scripts",
+    "inferred": "inferred",
+    "discovered": "seen on the machine",
+}
+"How a fact is known, by the mark of its source."
 
 Rate = Annotated[float, Meta(ge=0, le=MOST)]
 
@@ -235,6 +243,10 @@ class Limits(Fact, frozen=True):
     "Nodes of a job."
     max_gpus: Limit | None = None
     "GPUs of a job; 0 for a partition without GPUs."
+    max_cpus: Count | None = None
+    "CPUs of a job, on all its nodes together."
+    max_memory: str | None = None
+    "Memory of a job on all its nodes together, such as 48G."
     min_nodes: Limit | None = None
     "The fewest nodes of a job."
     min_gpus: Limit | None = None
@@ -334,6 +346,13 @@ class Env(Fact, frozen=True):
     "The reason for a variable, by its name: the comment above it in the script."
     required: tuple[str, ...] = ()
     "Variables that the site's documentation requires; `lint` reports a script without one as an error."
+
+    @property
+    def groups(self) -> dict[str, Environment]:
+        """The variables by the jobs that have them."""
+        return {
+            name: getattr(self, name) for name in ("always", "multi_gpu", "multi_node", "container", "task")
+        }
 
     def key_of(self, name: str) -> str:
         """The key of a variable in the profile."""
@@ -551,6 +570,12 @@ class Site(Fact, frozen=True):
         types = {self.partitions[name].gpu_type if name in self.partitions else None for name in partitions}
         return types.pop() if len(types) == 1 else None
 
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """The keys of all facts of the profile; a list counts as one, a default does not count."""
+        facts = {key: value for key, value in to_builtins(self).items() if key not in UNSOURCED}
+        return tuple(_leaves(facts, ""))
+
     def source_of(self, key: str) -> str | None:
         """The name of the source of a fact: the one that names the fact or its table most precisely.
 
@@ -577,3 +602,15 @@ class Site(Fact, frozen=True):
     def default_qos(self) -> tuple[str, ...]:
         """The QoS of jobs that name none, in order of preference."""
         return tuple(name for name, qos in self.qos.items() if qos.default)
+
+
+UNSOURCED = ("name", "title", "extends", "sources")
+"The keys that are no facts about the cluster."
+
+
+def _leaves(value: object, key: str) -> Iterator[str]:
+    if not isinstance(value, dict) or not value:
+        yield key
+        return
+    for name, inner in value.items():
+        yield from _leaves(inner, f"{key}.{name}".lstrip("."))

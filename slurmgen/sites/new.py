@@ -1,7 +1,7 @@
 """Write a new site profile from answers to questions, and from what discovery found."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -74,10 +74,15 @@ class Question(NamedTuple):
     text: str
     key: str
     "The key, or the table, that an answer states."
-    facts: Callable[[str, Facts], Facts]
-    "The facts of an answer, given those that are known. It raises ValueError with the reason."
     example: Any
+    read: Callable[[str], Any] = str
+    "The value of an answer, or the facts if the key is a table. It raises ValueError with the reason."
     required: bool = False
+
+    def facts(self, answer: str, known: Facts) -> Facts:
+        """The facts of an answer, given those that are known."""
+        value = self.read(answer)
+        return value if self.key in _KEY_IN_TABLE else {self._keys(known): value}
 
     def is_answered(self, known: Facts) -> bool:
         """Whether known facts, such as discovered ones, answer it."""
@@ -102,10 +107,6 @@ def _parts(key: str) -> Keys:
     return tuple(key.split("."))
 
 
-def _at(key: str, read: Callable[[str], Any] = str) -> Callable[[str, Facts], Facts]:
-    return lambda answer, _known: {_parts(key): read(answer)}
-
-
 def _number(answer: str) -> int | str:
     """A number; other text is left to the checks of the profile."""
     return int(answer) if re.fullmatch(r"[0-9]{1,9}", answer) else answer
@@ -122,18 +123,14 @@ def _yes(answer: str) -> bool:
     return known[answer.lower()]
 
 
-def _partitions(answer: str, _known: Facts) -> Facts:
+def _partitions(answer: str) -> Facts:
     first, *others = _words(answer) or [""]
     return {("partitions", first, "default"): True} | {("partitions", name): {} for name in others}
 
 
-def _gpu_types(answer: str, _known: Facts) -> Facts:
+def _gpu_types(answer: str) -> Facts:
     names = _words(answer) or [""]
     return {("gpu", "default_type"): names[0]} | {("gpu", "types", name): {} for name in names}
-
-
-def _max_time(answer: str, known: Facts) -> Facts:
-    return {_time_key(known): answer}
 
 
 def _time_key(known: Facts) -> Keys:
@@ -142,124 +139,39 @@ def _time_key(known: Facts) -> Keys:
     return ("partitions", default, "max_time") if default else ("limits", "max_time")
 
 
-_INTERFACE = "NCCL_SOCKET_IFNAME"
-
-
 def _either(kind: Any) -> str:
     *words, last = get_args(kind)
     return f"{', '.join(words)} or {last}"
 
 
+_PARTITIONS = "Partitions with GPUs, separated by commas, the usual one first"
+_TIME = "Longest time limit of a job in the usual partition, such as 2-00:00:00"
+_CPUS = "CPUs of a node that jobs can use, as Slurm counts them"
+_MEMORY = "Memory of a node that jobs can use, such as 500G"
+_REQUEST = f"How jobs request GPUs: {_either(GpuRequest)}"
+_TYPES = "GPU types that requests name, as in --gres=gpu:TYPE:4, the usual one first"
+_FORM = f"Option for memory: {_either(MemoryForm)}"
+_ACCOUNT = "Must a job name an account: yes or no"
+_MODULES = "Modules of a PyTorch job without a container, separated by commas"
+_ENGINE = f"Container engine: {_either(EngineName)}"
+_INTERNET = "Do compute nodes reach the internet: yes, no or proxy"
+_NETWORK = "Network interface between nodes for NCCL, such as ib0"
 QUESTIONS = (
-    Question("title", "TEXT", "Full name of the cluster", "title", _at("title"), "My cluster"),
-    Question(
-        "login-host", "HOST", "Login host", "login.host", _at("login.host"), "login.cluster.example.org"
-    ),
-    Question(
-        name="partition",
-        metavar="NAMES",
-        text="Partitions with GPUs, separated by commas, the usual one first",
-        key="partitions",
-        facts=_partitions,
-        example=True,
-    ),
-    Question(
-        name="max-time",
-        metavar="TIME",
-        text="Longest time limit of a job in the usual partition, such as 2-00:00:00",
-        key=_MAX_TIME,
-        facts=_max_time,
-        example="2-00:00:00",
-    ),
-    Question(
-        name="gpus-per-node",
-        metavar="N",
-        text="GPUs of a node",
-        key="node.gpus",
-        facts=_at("node.gpus", _number),
-        example=4,
-        required=True,
-    ),
-    Question(
-        name="cpus-per-node",
-        metavar="N",
-        text="CPUs of a node that jobs can use, as Slurm counts them",
-        key="node.cpus",
-        facts=_at("node.cpus", _number),
-        example=64,
-    ),
-    Question(
-        name="mem-per-node",
-        metavar="SIZE",
-        text="Memory of a node that jobs can use, such as 500G",
-        key="node.memory",
-        facts=_at("node.memory"),
-        example="500G",
-    ),
-    Question(
-        name="gpu-request",
-        metavar="FORM",
-        text=f"How jobs request GPUs: {_either(GpuRequest)}",
-        key="gpu.request",
-        facts=_at("gpu.request"),
-        example="gres",
-    ),
-    Question(
-        name="gpu-type",
-        metavar="NAMES",
-        text="GPU types that requests name, as in --gres=gpu:TYPE:4, the usual one first",
-        key="gpu.types",
-        facts=_gpu_types,
-        example="NVIDIA A100",
-    ),
-    Question(
-        name="memory-form",
-        metavar="FORM",
-        text=f"Option for memory: {_either(MemoryForm)}",
-        key="memory.form",
-        facts=_at("memory.form"),
-        example="mem",
-    ),
-    Question(
-        name="account-required",
-        metavar="yes|no",
-        text="Must a job name an account: yes or no",
-        key="account.required",
-        facts=_at("account.required", _yes),
-        example=True,
-    ),
-    Question(
-        name="modules",
-        metavar="NAMES",
-        text="Modules of a PyTorch job without a container, separated by commas",
-        key="modules.load",
-        facts=_at("modules.load", _words),
-        example=["python", "cuda"],
-    ),
-    Question(
-        name="engine",
-        metavar="NAME",
-        text=f"Container engine: {_either(EngineName)}",
-        key="container.engine",
-        facts=_at("container.engine"),
-        example="apptainer",
-    ),
-    Question(
-        name="internet",
-        metavar="yes|no|proxy",
-        text="Do compute nodes reach the internet: yes, no or proxy",
-        key="internet",
-        facts=_at("internet"),
-        example="no",
-    ),
-    Question(
-        name="network",
-        metavar="NAME",
-        text="Network interface between nodes for NCCL, such as ib0",
-        key=f"env.multi_node.{_INTERFACE}",
-        facts=_at(f"env.multi_node.{_INTERFACE}"),
-        example="ib0",
-    ),
+    Question("title", "TEXT", "Full name of the cluster", "title", "My cluster"),
+    Question("login-host", "HOST", "Login host", "login.host", "login.cluster.example.org"),
+    Question("partition", "NAMES", _PARTITIONS, "partitions", True, _partitions),
+    Question("max-time", "TIME", _TIME, _MAX_TIME, "2-00:00:00"),
+    Question("gpus-per-node", "N", "GPUs of a node", "node.gpus", 4, _number, required=True),
+    Question("cpus-per-node", "N", _CPUS, "node.cpus", 64, _number),
+    Question("mem-per-node", "SIZE", _MEMORY, "node.memory", "500G"),
+    Question("gpu-request", "FORM", _REQUEST, "gpu.request", "gres"),
+    Question("gpu-type", "NAMES", _TYPES, "gpu.types", "NVIDIA A100", _gpu_types),
+    Question("memory-form", "FORM", _FORM, "memory.form", "mem"),
+    Question("account-required", "yes|no", _ACCOUNT, "account.required", True, _yes),
+    Question("modules", "NAMES", _MODULES, "modules.load", ["python", "cuda"], _words),
+    Question("engine", "NAME", _ENGINE, "container.engine", "apptainer"),
+    Question("internet", "yes|no|proxy", _INTERNET, "internet", "no"),
+    Question("network", "NAME", _NETWORK, "env.multi_node.NCCL_SOCKET_IFNAME", "ib0"),
 )
 "In the order in which they are asked."
 
@@ -314,33 +226,37 @@ class Stated(NamedTuple):
 
 
 def profile_text(
-    name: str,
+    head: Sequence[str],
     facts: Sequence[Stated],
-    unknown: Sequence[Open],
+    comments: Mapping[Keys, Sequence[str]],
     sources: Mapping[str, Source],
-    remarks: Sequence[str],
-    date: str,
+    *,
+    explained: bool = False,
 ) -> str:
-    """The text of a profile in TOML.
+    """The text of a profile in TOML, with the tables in the order of the model.
 
     Args:
-        sources: the sources by name, without their facts.
-        remarks: what readers must know besides.
-        date: today, as YYYY-MM-DD.
+        head: the lines before all facts.
+        comments: further lines of a table.
+        explained: put the meaning of each key above it, where it stands first.
     """
-    head = [line.format(name=name, date=date) for line in _HEAD] + [f"# {visible(text)}" for text in remarks]
-    lines = [*head, f"name = {toml_value(name)}"]
-    described: set[str] = set()
-    for table in _tables(facts, unknown):
-        lines += _table(table, facts, unknown, described)
-    for source in sources:
-        lines += _source(source, sources[source], _supported(source, facts))
+    lines = [*head]
+    described = set[str]() if explained else None
+    for table in _tables(facts, comments):
+        lines += _table(table, facts, comments.get(table, ()), described)
+    for name, source in sources.items():
+        values = msgspec.to_builtins(source).items()
+        lines += [
+            "",
+            f"[sources.{toml_key(name)}]",
+            *(f"{key} = {toml_value(value)}" for key, value in values),
+        ]
     return "\n".join([*lines, ""])
 
 
-def _tables(facts: Sequence[Stated], unknown: Sequence[Open]) -> list[Keys]:
+def _tables(facts: Sequence[Stated], comments: Iterable[Keys]) -> list[Keys]:
     order = list(Site.__struct_fields__)
-    tables = dict.fromkeys([(), *map(_table_of, facts), *(gap.keys[:-1] for gap in unknown)])
+    tables = dict.fromkeys([(), *map(_table_of, facts), *comments])
     return sorted(tables, key=lambda keys: (order.index(keys[0]), len(keys) > 1) if keys else (-1, False))
 
 
@@ -349,43 +265,33 @@ def _table_of(fact: Stated) -> Keys:
 
 
 def _table(
-    table: Keys, facts: Sequence[Stated], unknown: Sequence[Open], described: set[str]
+    table: Keys, facts: Sequence[Stated], comments: Sequence[str], described: set[str] | None
 ) -> Iterator[str]:
     stated = [fact for fact in facts if _table_of(fact) == table]
     if table:
         head = f"[{'.'.join(map(toml_key, table))}]"
-        yield from ("", *_comment(table, described), head if stated else f"# {head}")
+        seen = next((_seen(fact) for fact in stated if fact.value == {}), "")
+        yield from ("", *_comment(table, described), f"{head}{seen}" if stated else f"# {head}")
     for fact in stated:
         if fact.value != {}:
-            seen = f"  # {fact.seen}" if fact.seen else ""
-            yield from (*_comment(fact.keys, described), _line(fact.keys, fact.value) + seen)
-    for gap in unknown:
-        if gap.keys[:-1] == table:
-            yield from (f"{MARK} {gap.text}?", f"# {_line(gap.keys, gap.example)}")
+            yield from (*_comment(fact.keys, described), _line(fact.keys, fact.value) + _seen(fact))
+    yield from comments
 
 
-def _comment(keys: Keys, described: set[str]) -> list[str]:
+def _seen(fact: Stated) -> str:
+    return f"  # {fact.seen}" if fact.seen else ""
+
+
+def _comment(keys: Keys, described: set[str] | None) -> list[str]:
     note = meaning(keys)
-    is_new = note not in described
+    if described is None or note in described:
+        return []
     described.add(note)
-    return [f"# {note}"] if is_new else []
+    return [f"# {note}"]
 
 
 def _line(keys: Keys, value: Any) -> str:
     return f"{toml_key(keys[-1])} = {toml_value(value)}"
-
-
-def _source(name: str, source: Source, facts: Sequence[str]) -> Iterator[str]:
-    yield from ("", f"[sources.{toml_key(name)}]")
-    for key, value in msgspec.to_builtins(source).items():
-        yield f"{key} = {toml_value(value)}"
-    if facts:
-        yield f"facts = {toml_value(facts)}"
-
-
-def _supported(source: str, facts: Sequence[Stated]) -> list[str]:
-    own = [fact.keys for fact in facts if fact.source == source != ANSWERS]
-    return list(dict.fromkeys(".".join(_without_dots(keys)) for keys in own))
 
 
 def _without_dots(keys: Keys) -> Keys:
@@ -433,10 +339,19 @@ def new_profile(
         found[keys] if keys in found and found[keys].value == value else Stated(keys, value, ANSWERS)
         for keys, value in facts.items()
     ]
-    discovered = Source(mark="discovered", title="slurmgen sites discover", date=by.date)
+    reported = dict.fromkeys(".".join(_without_dots(one.keys)) for one in stated if one.source == DISCOVERED)
+    discovered = Source(
+        mark="discovered", title="slurmgen sites discover", date=by.date, facts=tuple(reported)
+    )
     sources = ({DISCOVERED: discovered} if found else {}) | {ANSWERS: _source_of_answers(by)}
-    unknown = _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found))
-    return profile_text(name, stated, unknown, sources, remarks, by.date)
+    comments: dict[Keys, list[str]] = {}
+    for gap in _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found)):
+        lines = (f"{MARK} {gap.text}?", f"# {_line(gap.keys, gap.example)}")
+        comments.setdefault(gap.keys[:-1], []).extend(lines)
+    head = [line.format(name=name, date=by.date) for line in _HEAD] + [
+        f"# {visible(text)}" for text in remarks
+    ]
+    return profile_text([*head, f"name = {toml_value(name)}"], stated, comments, sources, explained=True)
 
 
 def _source_of_answers(by: Author) -> Source:

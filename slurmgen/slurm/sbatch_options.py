@@ -72,6 +72,9 @@ _TASKS = r"\d+(-\d+(:[1-9]\d*)?)?"
 _ARRAY = rf"{_TASKS}(,{_TASKS})*(%\d+)?"
 _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9_-]*"
+_GRES = r"(?!gpu\b)[a-z]\w*(:[\w.-]+){0,2}"
+_OTHER_GRES = rf"{_GRES}(,{_GRES})*"
+"Generic resources besides GPUs, such as nvme:100 or lscratch:20,shard:1."
 _VALUE = r"""[^"'\\$`\n]*"""
 
 LEFT_OUT = ("cpus-per-task", "mem", "nodes", "time")
@@ -98,6 +101,8 @@ def checked(key: str, value: str) -> tuple[str, str]:
     Raises:
         RequestError: slurmgen sets the option itself, or its name or value is not valid.
     """
+    if key == "gres" and re.fullmatch(_OTHER_GRES, value):
+        return key, value
     _check_name(key)
     _check_presence(key, value)
     if key in _CHECKS:

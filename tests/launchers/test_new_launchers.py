@@ -22,7 +22,7 @@ def plan_of(framework: str, site: Site = GENERIC, **asked: Any) -> Plan:
 
 
 def in_task(plan: Plan) -> dict[str, str]:
-    return {variable.name: variable.value for variable in plan.step.variables}
+    return {variable.name: variable.value for variable in plan.ranks.variables}
 
 
 def site_with(**facts: Any) -> Site:

@@ -44,7 +44,7 @@ def test_a_further_step_has_no_more_cpus_than_the_header_reserves() -> None:
     then = (Then(script="b.py", framework="lightning"),)
     plan = resolve(Request(gpus=2, ntasks_per_node=3, script="a.py", then=then), SIXTEEN)
     assert reserved(plan) == (3, 5)
-    assert "--ntasks-per-node=2 --cpus-per-task=7 " in " ".join(plan.then[0].step.lines[0]) + " "
+    assert "--ntasks-per-node=2 --cpus-per-task=7 " in " ".join(plan.then[0].lines[0]) + " "
 
 
 def test_the_tasks_of_a_further_step_divide_the_cpus_of_the_first_step() -> None:

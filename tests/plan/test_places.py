@@ -2,12 +2,13 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from slurmgen import Plan, Request, Site, render, resolve
-from slurmgen.errors import RequestError
+from slurmgen import Plan, Request, Site, lint, render, resolve
+from slurmgen.errors import LimitExceeded, RequestError
 from slurmgen.plan import as_dict
 from slurmgen.plan.explain import explain
 from slurmgen.plan.placement import notes
@@ -425,3 +426,85 @@ def test_a_partition_whose_least_time_is_longer_is_not_chosen() -> None:
         "short": Partition(default=True, max_time="02:00:00"),
     }
     assert directives(Site(name="x", partitions=partitions), time="00:30:00")["partition"] == "short"
+
+
+CAPPED = Site(
+    name="x",
+    node=Node(gpus=4, cpus=64, memory="500G"),
+    partitions={
+        "main": Partition(default=True, default_without_gpus=True, max_cpus=8, max_memory="48G"),
+        "long": Partition(default=True, default_without_gpus=True),
+    },
+    qos={"small": Qos(max_cpus=6, max_memory="32G")},
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "partition", "cpus", "memory"),
+    [
+        ({"gpus": 1}, "main", "8", "48G"),
+        ({"gpus": 2, "nodes": 2, "qos": "small"}, "main", "3", "16G"),
+        ({"gpus": 0}, "main", "4", "32000M"),
+        ({"gpus": 1, "cpus_per_gpu": 16}, "long", "16", "125G"),
+        ({"gpus": 1, "mem": "64G"}, "long", "16", "64G"),
+        ({"gpus": 0, "cpus": 9, "mem": "9G"}, "long", "9", "9G"),
+    ],
+)
+def test_cpus_and_memory_stay_within_the_limits_of_partition_and_qos(
+    asked: dict[str, object], partition: str, cpus: str, memory: str
+) -> None:
+    found = directives(CAPPED, **asked)
+    assert (found["partition"], found["cpus-per-task"], found["mem"]) == (partition, cpus, memory)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"cpus_per_gpu": 16},
+            "16 CPUs exceed the limit of partition main: 8 per job. Ask for at most --cpus",
+        ),
+        ({"cpus": 5, "nodes": 2}, "10 CPUs exceed the limit of partition main: 8 per job. .* --cpus 4"),
+        ({"mem": "64G"}, "64G of memory exceed the limit of partition main: 48G per job. .* --mem 48G"),
+        (
+            {"mem": "17G", "nodes": 2, "qos": "small"},
+            "34G of memory .* of qos small: 32G per job. .* --mem 16G",
+        ),
+        ({"gpus": 8, "nodes": 8, "qos": "small"}, "8 CPUs exceed the limit of qos small: 6 .* fewer GPUs"),
+    ],
+)
+def test_more_cpus_or_memory_than_a_job_may_have_are_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(LimitExceeded, match=message):
+        plan(CAPPED, partition="main", **{"gpus": asked.get("nodes", 1), **asked})
+
+
+@pytest.mark.parametrize(
+    ("form", "asked", "wanted"),
+    [
+        ("gres", {}, {"gres": "gpu:2,nvme:100,shard:1"}),
+        ("gpus", {}, {"gpus": "2", "gres": "nvme:100,shard:1"}),
+        ("gres", {"gpus": 0}, {"gres": "nvme:100,shard:1"}),
+    ],
+)
+def test_other_generic_resources_are_joined_to_the_gpus(
+    form: str, asked: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    made = plan(
+        Site(name="x", gpu=Gpu(request=form)), sbatch={"gres": "nvme:100,shard:1"}, **{"gpus": 2, **asked}
+    )  # type: ignore[arg-type]
+    found = dict(made.directives)
+    assert {key: found[key] for key in ("gres", "gpus") if key in found} == wanted
+    assert lint.lint(render(made), made.profile) == ()
+    reason = explain(made)["directives.gres"].text
+    assert reason == "as requested" or wanted["gres"].startswith("gpu:")
+
+
+@pytest.mark.parametrize("gres", ["gpu:1", "nvme:1,gpu:2", "gpu", "nvme:1 x", "nvme:$(x)", "a:b:c:d"])
+def test_gpus_and_malformed_resources_are_refused_among_them(gres: str) -> None:
+    with pytest.raises(RequestError, match="slurmgen sets --gres itself"):
+        plan(Site(name="x"), sbatch={"gres": gres})
+
+
+def test_a_profile_adds_resources_to_a_gpu_type() -> None:
+    kind = GpuType(sbatch={"gres": "gpumem:24g"})
+    assert directives(Site(name="x", gpu=Gpu(types={"a": kind})), gpu_type="a")["gres"] == "gpu:1,gpumem:24g"

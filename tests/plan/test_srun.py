@@ -22,7 +22,7 @@ def plan_of(site: Site, **asked: object) -> Plan:
 
 
 def in_task(plan: Plan) -> dict[str, str]:
-    return {variable.name: variable.value for variable in plan.step.variables}
+    return {variable.name: variable.value for variable in plan.ranks.variables}
 
 
 @pytest.mark.parametrize("framework", [None, "ddp", "srun"])

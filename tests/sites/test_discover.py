@@ -343,10 +343,11 @@ def test_a_partition_may_use_a_part_of_each_node() -> None:
 def test_the_qos_of_a_partition_limits_its_jobs() -> None:
     line = partition("gpu", QoS="capped", MaxNodes="UNLIMITED")
     qos = "capped|1-00:00:00|||||||||\nother|||||||gres/gpu=1||gres/gpu=1|"
-    limited = "capped|1-00:00:00|gres/gpu=64||||||gres/gpu=8,node=3||1.000000"
+    limited = "capped|1-00:00:00|cpu=8,gres/gpu=64,mem=48G||||||gres/gpu=8,node=3||1.000000"
     assert profile(replied(partitions=line, nodes=node(), qos=qos)).partitions["gpu"].max_time == "1-00:00:00"
     found = profile(replied(partitions=line, nodes=node(), qos=limited)).partitions["gpu"]
     assert (found.max_time, found.max_gpus, found.max_nodes) == ("1-00:00:00", 64, None)
+    assert (found.max_cpus, found.max_memory) == (8, "48G")
 
 
 def test_the_fewest_gpus_of_a_partition_are_those_of_its_qos() -> None:

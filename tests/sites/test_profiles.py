@@ -222,6 +222,8 @@ def test_show_prints_stated_values_that_equal_a_default(slurmgen: Run) -> None:
     assert shown["memory"]["form"] == "mem"
     assert shown["container"]["engine"] == "apptainer"
     assert "type_required" not in shown["gpu"]
+    assert 'gpu_type = "a100"  # documented [surf]' in text
+    assert "default = true  # inferred [reading]" in text
     assert json.loads(slurmgen("sites", "show", "snellius", "--json").stdout) == shown
 
 

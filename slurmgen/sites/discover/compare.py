@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from slurmgen.sites import new
 from slurmgen.sites.discover.profile import Discovery, Fact, Keys
 from slurmgen.sites.discover.query import PROBE
-from slurmgen.sites.model import Site
+from slurmgen.sites.model import Site, Source
+from slurmgen.sites.new import Stated
 from slurmgen.slurm import units
-from slurmgen.text import toml_key, toml_value, visible
+from slurmgen.text import toml_value, visible
 
 _NOT_COMPARED = ("login", "container", "complete")
 "The login node may have another name and other engines than the nodes; `complete` is about the profile."
@@ -141,52 +143,29 @@ def _canonical(value: Any) -> Any:
 
 def profile_text(found: Discovery, name: str, date: str) -> str:
     """A profile as TOML; a comment behind each fact names its command and the date."""
-    head = [
+    facts = [Stated(fact.keys, fact.value, "", _seen(fact, date)) for fact in found.facts]
+    tables = {fact.keys if isinstance(fact.value, dict) else fact.keys[:-1] for fact in found.facts}
+    comments: dict[Keys, list[str]] = {}
+    for note in found.notes:
+        if len(note.keys) > 1 and note.keys[:-1] in tables:
+            comments.setdefault(note.keys[:-1], []).append(f"# {_note(note, date)}")
+    general = [f"#   {_note(note, date)}" for note in found.notes if len(note.keys) == 1]
+    head = (
         f"# {name}, described by `slurmgen sites discover` on {date}.",
         "# Not known, to be found in the site's documentation:",
         *(f"#   {visible(text)}" for text in found.unknown),
-        *_head_notes(found, date),
+        *(["# Known, but without a key in a profile:", *general] if general else []),
         f"name = {toml_value(name)}",
-    ]
-    top = [_line(fact, date) for fact in found.facts if len(fact.keys) == 1]
-    return "\n".join([*head, *top, *_tables(found, date), *_sources(found, date), ""])
-
-
-def _head_notes(found: Discovery, date: str) -> Iterator[str]:
-    notes = [note for note in found.notes if len(note.keys) == 1]
-    if notes:
-        yield "# Known, but without a key in a profile:"
-        yield from (f"#   {_note(note, date)}" for note in notes)
-
-
-def _tables(found: Discovery, date: str) -> Iterator[str]:
-    tables: dict[Keys, list[str]] = {}
-    seen: dict[Keys, str] = {}
-    for fact in found.facts:
-        if isinstance(fact.value, dict):
-            tables.setdefault(fact.keys, [])
-            seen[fact.keys] = f"  {_seen(fact, date)}"
-        elif len(fact.keys) > 1:
-            tables.setdefault(fact.keys[:-1], []).append(_line(fact, date))
-    for note in found.notes:
-        if note.keys[:-1] in tables:
-            tables[note.keys[:-1]].append(f"# {_note(note, date)}")
-    for keys, lines in tables.items():
-        yield ""
-        yield f"[{'.'.join(map(toml_key, keys))}]{seen.get(keys, '')}"
-        yield from lines
-
-
-def _line(fact: Fact, date: str) -> str:
-    return f"{toml_key(fact.keys[-1])} = {toml_value(fact.value)}  {_seen(fact, date)}"
+    )
+    return new.profile_text(head, facts, comments, dict(_sources(found, date)))
 
 
 def _note(note: Fact, date: str) -> str:
-    return visible(f"{note.keys[-1]}: {note.value}  {_seen(note, date)}")
+    return visible(f"{note.keys[-1]}: {note.value}  # {_seen(note, date)}")
 
 
 def _seen(fact: Fact, date: str) -> str:
-    return f"# seen {date} by {command_name(fact.command)}"
+    return f"seen {date} by {command_name(fact.command)}"
 
 
 def command_name(command: str) -> str:
@@ -195,20 +174,11 @@ def command_name(command: str) -> str:
     return " ".join(words)
 
 
-def _sources(found: Discovery, date: str) -> Iterator[str]:
+def _sources(found: Discovery, date: str) -> Iterator[tuple[str, Source]]:
+    """A source of what Slurm reported, by table, and one of what a probe found, by fact."""
     probed = [".".join(fact.keys) for fact in found.facts if fact.command == PROBE]
     others = [fact.keys[0] for fact in found.facts if fact.command != PROBE]
-    yield from _source("discover", "slurmgen sites discover", others, date)
-    yield from _source("probe", "slurmgen sites discover --probe", probed, date)
-
-
-def _source(name: str, title: str, keys: list[str], date: str) -> Iterator[str]:
-    if keys:
-        yield from (
-            "",
-            f"[sources.{name}]",
-            'mark = "discovered"',
-            f"title = {toml_value(title)}",
-            f"date = {toml_value(date)}",
-            f"facts = {toml_value(list(dict.fromkeys(keys)))}",
-        )
+    for name, option, keys in (("discover", "", others), ("probe", " --probe", probed)):
+        if keys:
+            title, facts = f"slurmgen sites discover{option}", tuple(dict.fromkeys(keys))
+            yield name, Source(mark="discovered", title=title, date=date, facts=facts)

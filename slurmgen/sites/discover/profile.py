@@ -180,6 +180,10 @@ class Cluster(NamedTuple):
     all_partitions: tuple[Entry, ...]
     "Hidden and closed ones too."
     groups: tuple[Group, ...]
+    by_partition: Mapping[str, Counter[Kind]]
+    "The kinds of nodes of each partition."
+    base: Kind | None
+    "The commonest GPU node of the default partition, else of the whole cluster."
     associations: tuple[Association, ...]
     qos: Mapping[str, Entry]
     "By name; those that the user may not use too, since they may limit a partition."
@@ -194,33 +198,24 @@ class Cluster(NamedTuple):
         )
 
 
-class Hardware(NamedTuple):
-    """The kinds of nodes, and the usual one."""
-
-    by_partition: Mapping[str, Counter[Kind]]
-    base: Kind | None
-    "The commonest GPU node of the default partition, else of the whole cluster."
-
-
 def read(replies: Mapping[str, Answer]) -> Cluster:
     """The records in the replies to `QUERY`; a command that failed has none."""
     config = settings(output(replies, CONFIG))
-    partitions = {entry.get("PartitionName", ""): entry for entry in records(output(replies, PARTITIONS))}
+    entries = {entry.get("PartitionName", ""): entry for entry in records(output(replies, PARTITIONS))}
+    partitions = [entry for name, entry in entries.items() if PARTITION_NAME.fullmatch(name)]
+    found = groups(records(output(replies, NODES)))
+    by_partition = kinds(found)
+    default = [entry["PartitionName"] for entry in partitions if entry.get("Default") == "YES"]
+    base = usual([by_partition.get(name, Counter()) for name in default])
     return Cluster(
         config=config,
-        all_partitions=tuple(entry for name, entry in partitions.items() if PARTITION_NAME.fullmatch(name)),
-        groups=tuple(groups(records(output(replies, NODES)))),
+        all_partitions=tuple(partitions),
+        groups=tuple(found),
+        by_partition=by_partition,
+        base=base or usual(list(by_partition.values())),
         associations=_associations(output(replies, ASSOCIATIONS), config.get("ClusterName", "")),
         qos=_qos(output(replies, QOS)),
     )
-
-
-def hardware(cluster: Cluster) -> Hardware:
-    """The kinds of nodes of a cluster."""
-    by_partition = kinds(cluster.groups)
-    default = [entry["PartitionName"] for entry in cluster.partitions if entry.get("Default") == "YES"]
-    base = usual([by_partition.get(name, Counter()) for name in default])
-    return Hardware(by_partition, base or usual(list(by_partition.values())))
 
 
 def output(replies: Mapping[str, Answer], command: str) -> str:
@@ -266,13 +261,12 @@ class Discovery(NamedTuple):
 def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discovery:
     """The facts in the replies to `QUERY`; `host` is the login host, if it is another machine."""
     cluster = read(replies)
-    found = hardware(cluster)
     facts = [
         *([Fact(("login", "host"), host.rpartition("@")[2], "the command line")] if host else []),
-        *partition_facts(cluster, found),
-        *node_facts(cluster, found),
-        *share_facts(cluster, found),
-        *qos_facts(cluster),
+        *_partition_facts(cluster),
+        *_node_facts(cluster),
+        *_share_facts(cluster),
+        *_qos_facts(cluster),
         *(Fact(("container", "engine"), name, LOGIN_NODE) for name in _engines(replies)[:1]),
     ]
     facts += _complete(cluster, replies, facts)
@@ -312,9 +306,7 @@ def _is_valid(fact: Fact) -> bool:
 
 _READERS: dict[str, Callable[[str], object]] = {
     "max_time": units.time_limit,
-    "memory": units.megabytes,
-    "per_gpu": units.megabytes,
-    "memory_per_gpu": units.megabytes,
+    **dict.fromkeys(("max_memory", "memory", "per_gpu", "memory_per_gpu"), units.megabytes),
 }
 
 
@@ -330,9 +322,6 @@ def _engines(replies: Mapping[str, Answer]) -> tuple[str, ...]:
     return tuple(name for name in _ENGINES if name in found)
 
 
-_ARCHITECTURES = {"x86_64", "aarch64"}
-
-
 class Shares(NamedTuple):
     """What belongs to each GPU."""
 
@@ -341,20 +330,18 @@ class Shares(NamedTuple):
     "In MiB."
 
 
-def node_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
+def _node_facts(cluster: Cluster) -> Iterator[Fact]:
     """The usual GPU node, its architecture, and the GPU types."""
-    if found.base is None:
+    if cluster.base is None:
         return
-    yield from shape(("node",), found.base)
-    name = architecture(cluster.groups, found.base)
-    if name in _ARCHITECTURES:
+    yield from shape(("node",), cluster.base)
+    name = architecture(cluster.groups, cluster.base)
+    if name in ("x86_64", "aarch64"):
         yield Fact(("architecture",), name, NODES)
-    every: Counter[Kind] = Counter()
-    for counts in found.by_partition.values():
-        every.update(counts)
+    every = {kind: None for counts in cluster.by_partition.values() for kind in counts}
     for name in sorted({kind.gpu_type for kind in every if NAME.fullmatch(kind.gpu_type)}):
         of_type = [kind for kind in every if kind.gpu_type == name]
-        yield from _type(name, of_type, found.base, site_shares(cluster, found))
+        yield from _type(name, of_type, cluster.base, site_shares(cluster))
 
 
 def _type(name: str, of_type: list[Kind], base: Kind, usual_shares: Shares) -> Iterator[Fact]:
@@ -374,29 +361,28 @@ def shape(keys: Keys, kind: Kind) -> Iterator[Fact]:
         yield Fact((*keys, "memory"), units.canonical_size(kind.memory), NODES)
 
 
-def share_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
+def _share_facts(cluster: Cluster) -> Iterator[Fact]:
     """What belongs to a GPU by default, and the unit in which CPUs are allocated."""
     partition = _default_partition(cluster)
     command = PARTITIONS if known(partition.get("JobDefaults")) else CONFIG
-    cpus, memory = site_shares(cluster, found)
+    cpus, memory = site_shares(cluster)
     if cpus:
         yield Fact(("cpu", "per_gpu"), cpus, command)
     if memory:
         yield Fact(("memory", "per_gpu"), units.canonical_size(memory), command)
     parameters = cluster.config.get("SelectTypeParameters", "").upper()
-    by_core = "CR_CORE" in parameters
     if parameters and "MEMORY" not in parameters:
         yield Fact(("memory", "form"), "optional", CONFIG)  # Slurm does not allocate memory
     if size := number(cluster.config.get("MaxArraySize")):
         yield Fact(("max_array_size",), size, CONFIG)
-    if found.base and found.base.threads_per_core > 1 and by_core:
-        yield Fact(("cpu", "multiple_of"), found.base.threads_per_core, CONFIG)
+    if cluster.base and cluster.base.threads_per_core > 1 and "CR_CORE" in parameters:
+        yield Fact(("cpu", "multiple_of"), cluster.base.threads_per_core, CONFIG)
 
 
-def site_shares(cluster: Cluster, found: Hardware) -> Shares:
+def site_shares(cluster: Cluster) -> Shares:
     """What belongs to a GPU of the usual node: by the default partition, else by the configuration."""
     stated = shares(_default_partition(cluster), cluster.config)
-    return fit(stated, found.base) if found.base else stated
+    return fit(stated, cluster.base) if cluster.base else stated
 
 
 def shares(partition: Entry, config: Entry) -> Shares:
@@ -453,7 +439,8 @@ def notes(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[Fact]:
     yield from _values((), cluster.config, _CONFIG, CONFIG)
     yield from _kind_facts(cluster)
     for word, title in _LOGIN_NODE.items():
-        names = [line.removeprefix(word) for line in _lines(replies) if line.startswith(word)]
+        lines = output(replies, LOGIN_NODE).splitlines()
+        names = [line.removeprefix(word) for line in lines if line.startswith(word)]
         if names:
             yield Fact((title,), ", ".join(names), LOGIN_NODE)
     for entry in cluster.partitions:
@@ -485,10 +472,6 @@ def _kind_facts(cluster: Cluster) -> Iterator[Fact]:
         common = features(cluster.groups, kind)
         text += f"; features {listed(common)}" if common else ""
         yield Fact((counted(nodes, "node"),), text, NODES)
-
-
-def _lines(replies: Mapping[str, Answer]) -> list[str]:
-    return output(replies, LOGIN_NODE).splitlines()
 
 
 def unknown(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[str]:
@@ -531,26 +514,21 @@ _JOB_LIMITS = ("MaxTRES", "MaxTRESPerUser", "GrpTRES")
 "A job above any of these never starts."
 
 
-def partition_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
+def _partition_facts(cluster: Cluster) -> Iterator[Fact]:
     """The limits and the nodes of each open partition."""
-    usual_shares = site_shares(cluster, found)
     for entry in cluster.partitions:
-        name = entry["PartitionName"]
-        facts = [
-            *_limits(cluster, entry),
-            *_nodes(cluster, entry, found, usual_shares),
-        ]
-        yield from facts or [Fact(("partitions", name), {}, PARTITIONS)]
+        facts = [*_limits(cluster, entry), *_nodes(cluster, entry)]
+        yield from facts or [Fact(("partitions", entry["PartitionName"]), {}, PARTITIONS)]
 
 
 def _limits(cluster: Cluster, entry: Entry) -> Iterator[Fact]:
     """The limits of a partition and of its own QoS: the stricter one holds."""
     own = _partition_limits(cluster, entry)
     of_qos = _job_limits(cluster.qos.get(entry.get("QoS", ""), {}))
-    for key in own:
-        value = _stricter(key, own[key], of_qos.get(key))
+    for key in {**own, **of_qos}:
+        value = _stricter(key, own.get(key), of_qos.get(key))
         if value is not None:
-            command = PARTITIONS if value == own[key] else QOS
+            command = PARTITIONS if value == own.get(key) else QOS
             yield Fact(("partitions", entry["PartitionName"], key), value, command)
 
 
@@ -559,9 +537,7 @@ def _partition_limits(cluster: Cluster, entry: Entry) -> dict[str, Any]:
     return {
         "default": entry.get("Default") == "YES" or None,
         "max_time": entry.get("MaxTime"),
-        "max_gpus": None,
         "max_nodes": _positive(entry.get("MaxNodes")),
-        "min_gpus": None,
         "min_nodes": _positive(entry.get("MinNodes"), above=1),
         "whole_nodes": entry.get("OverSubscribe") == "EXCLUSIVE" or is_linear or None,
         "preemptible": _is_preemptible(cluster, entry) or None,
@@ -598,11 +574,11 @@ def _seconds(text: str) -> float | None:
     return float("inf") if seconds is None else seconds
 
 
-def _nodes(cluster: Cluster, entry: Entry, found: Hardware, usual_shares: Shares) -> Iterator[Fact]:
+def _nodes(cluster: Cluster, entry: Entry) -> Iterator[Fact]:
     name = entry["PartitionName"]
-    counts = found.by_partition.get(name, Counter())
+    counts = cluster.by_partition.get(name, Counter())
     kind = usual([counts])
-    if kind is None or found.base is None:
+    if kind is None or cluster.base is None:
         if cluster.groups:
             yield Fact(("partitions", name, "max_gpus"), 0, NODES)
         return
@@ -610,10 +586,10 @@ def _nodes(cluster: Cluster, entry: Entry, found: Hardware, usual_shares: Shares
     if len(types) == 1 and NAME.fullmatch(kind.gpu_type):
         yield Fact(("partitions", name, "gpu_type"), kind.gpu_type, NODES)
     kind = _allowed(kind, entry)
-    if kind.shape != found.base.shape:
+    if kind.shape != cluster.base.shape:
         yield from shape(("partitions", name, "node"), kind)
     own = fit(shares(entry, cluster.config), kind)
-    yield from own_shares(("partitions", name, "node"), own, usual_shares, PARTITIONS)
+    yield from own_shares(("partitions", name, "node"), own, site_shares(cluster), PARTITIONS)
 
 
 def _allowed(kind: Kind, entry: Entry) -> Kind:
@@ -623,14 +599,16 @@ def _allowed(kind: Kind, entry: Entry) -> Kind:
     return kind._replace(cpus=cpus or kind.cpus, memory=memory or kind.memory)
 
 
-def qos_facts(cluster: Cluster) -> Iterator[Fact]:
+def _qos_facts(cluster: Cluster) -> Iterator[Fact]:
     """The QoS that the user's associations allow, with their limits."""
     allowed = {name for association in cluster.associations for name in association.qos}
     preferred = {association.default_qos for association in cluster.associations} - {""}
     for name, row in cluster.qos.items():
         if name in allowed:
             values = {"default": preferred == {name} or None, **_qos_limits(row)}
-            facts = [*_facts(("qos", name), values, QOS)]
+            facts = [
+                Fact(("qos", name, key), value, QOS) for key, value in values.items() if value is not None
+            ]
             yield from facts or [Fact(("qos", name), {}, QOS)]
 
 
@@ -644,17 +622,16 @@ def _qos_limits(row: Entry) -> dict[str, Any]:
 
 def _job_limits(row: Entry) -> dict[str, Any]:
     most, fewest = [row.get(key, "") for key in _JOB_LIMITS], [row.get("MinTRES", "")]
+    memory = least_of("mem", most)
     return {
         "max_time": known(row.get("MaxWall")),
         "max_gpus": least_of("gres/gpu", most),
         "max_nodes": least_of("node", most),
+        "max_cpus": least_of("cpu", most),
+        "max_memory": units.canonical_size(memory) if memory else None,
         "min_gpus": least_of("gres/gpu", fewest),
         "min_nodes": least_of("node", fewest),
     }
-
-
-def _facts(keys: tuple[str, ...], values: Mapping[str, Any], command: str) -> Iterator[Fact]:
-    yield from (Fact((*keys, key), value, command) for key, value in values.items() if value is not None)
 
 
 def closed_to(entries: Iterable[Entry], accounts: set[str]) -> Iterator[str]:

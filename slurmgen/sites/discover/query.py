@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from slurmgen.slurm import units
+
 CONFIG = "scontrol show config"
 PARTITIONS = "scontrol --all --oneliner show partition"
 NODES = "scontrol --all --oneliner show node"
@@ -169,13 +171,21 @@ def _type_and_count(words: list[str]) -> tuple[str, int]:
 
 
 def tres(text: str) -> dict[str, int]:
-    """The whole numbers in a list of trackable resources.
+    """The whole numbers in a list of trackable resources; memory in MiB.
 
     >>> tres("cpu=128,gres/gpu=8,mem=4G,node=2")
-    {'cpu': 128, 'gres/gpu': 8, 'node': 2}
+    {'cpu': 128, 'gres/gpu': 8, 'mem': 4096, 'node': 2}
     """
     pairs = (entry.partition("=") for entry in text.split(","))
-    return {name: count for name, _, value in pairs if (count := number(value)) is not None}
+    found = {name: _mebibytes(value) if name == "mem" else number(value) for name, _, value in pairs}
+    return {name: count for name, count in found.items() if count is not None}
+
+
+def _mebibytes(text: str) -> int | None:
+    try:
+        return units.megabytes(text)
+    except ValueError:
+        return None
 
 
 def least_of(name: str, lists: Iterable[str]) -> int | None:

@@ -2,7 +2,8 @@
 
 `files` compares a project of small files with `tar | ssh tar` and `rsync -a`: whole processes, in turn, and
 the order of each pair changes. The median of the ratios counts: other work on the machine affects both
-sides of a pair, and the CPU time of this side's processes less than the wall time. `file` and `log` measure the memory of slurmgen and of what it starts. Only this needs rsync.
+sides of a pair. CPU time, of the processes on this side, depends less on it. `file` and `log` measure the
+memory of slurmgen and of what it starts. Only `files` needs rsync.
 """
 
 import argparse

@@ -2,11 +2,13 @@
 
 `files` compares a project of small files with `tar | ssh tar` and `rsync -a`: whole processes, in turn, and
 the order of each pair changes. The median of the ratios counts: other work on the machine affects both
-sides of a pair. `file` and `log` measure the memory of slurmgen and of what it starts. Only this needs rsync.
+sides of a pair. CPU time, of the processes on this side, depends less on it. `file` and `log` measure the
+memory of slurmgen and of what it starts. Only `files` needs rsync.
 """
 
 import argparse
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -26,6 +28,8 @@ PEERS = (("tar | ssh tar", 1.5), ("rsync -a", 2.0), ("rsync -a", 2.0))
 "Of a first, an unchanged and a changed submission, and the most times as long that ours may take."
 MOST = 150
 "MB of memory."
+Pair = tuple[tuple[float, float], tuple[float, float]]
+"Wall and CPU seconds of ours and theirs."
 WRITER = f"""import os, time
 part, due = (b"7" * 99 + b"\\n") * ({RATE} // 1000), time.monotonic()
 for _ in range({SECONDS} * 10):
@@ -40,29 +44,37 @@ for _ in range({SECONDS} * 10):
 class Large(Bench):
     """Routes to one twin, and the measurements."""
 
-    def pair(
-        self, number: int, ours: Callable[[], object], theirs: Callable[[], object]
-    ) -> tuple[float, float]:
-        """Seconds of both, the one or the other first; printed, since a run takes long."""
-        bare = self.seconds(theirs) if number % 2 else 0.0
-        mine = self.seconds(ours)
-        bare = bare or self.seconds(theirs)
-        print(f"  {mine:.2f} s; {bare:.2f} s", flush=True)
+    def pair(self, number: int, ours: Callable[[], object], theirs: Callable[[], object]) -> Pair:
+        """Both, the one or the other first; printed, since a run takes long."""
+        bare = self.cost(theirs) if number % 2 else None
+        mine = self.cost(ours)
+        bare = bare or self.cost(theirs)
+        print(f"  {mine[0]:.2f} s, {mine[1]:.2f} of CPU; {bare[0]:.2f} s, {bare[1]:.2f} of CPU", flush=True)
         return mine, bare
 
-    def ratio(self, what: str, peer: str, times: list[tuple[float, float]], goal: float) -> None:
-        """Print one line."""
-        mine, bare = (statistics.median(column) for column in zip(*times, strict=True))
-        ratios = sorted(one / other for one, other in times)
-        print(
-            f"{what}: {mine:.2f} s; {peer}: {bare:.2f} s; median ratio {statistics.median(ratios):.2f}, "
-            f"{ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} pairs (goal: at most {goal})",
-            flush=True,
-        )
+    def cost(self, work: Callable[[], object]) -> tuple[float, float]:
+        """Wall time, and CPU time of the processes that it starts on this side."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = self.seconds(work)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    def ratio(self, what: str, peer: str, pairs: list[Pair], goal: float) -> None:
+        """Print two lines."""
+        for kind, column in (("", 0), (", CPU time", 1)):
+            times = [(mine[column], bare[column]) for mine, bare in pairs]
+            mine, bare = (statistics.median(side) for side in zip(*times, strict=True))
+            ratios = sorted(one / other for one, other in times)
+            print(
+                f"{what}{kind}: {mine:.2f} s; {peer}: {bare:.2f} s; median ratio "
+                f"{statistics.median(ratios):.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} pairs"
+                + (f" (goal: at most {goal})" if column == 0 else ""),
+                flush=True,
+            )
 
     def files(self, count: int) -> None:
         """New projects; each then unchanged, then with one changed file."""
-        times: dict[str, list[tuple[float, float]]] = {"first": [], "unchanged": [], "one changed": []}
+        times: dict[str, list[Pair]] = {"first": [], "unchanged": [], "one changed": []}
         for number in range(self.runs):
             folder, to = (
                 project(self.testbed.folder / f"p{number}", count, 2_000 * count),
@@ -74,9 +86,7 @@ class Large(Bench):
         for (what, pairs), (peer, goal) in zip(times.items(), PEERS, strict=True):
             self.ratio(f"{count:,} files, {what}", peer, pairs, goal)
 
-    def project(
-        self, number: int, folder: Path, to: Path, times: dict[str, list[tuple[float, float]]]
-    ) -> None:
+    def project(self, number: int, folder: Path, to: Path, times: dict[str, list[Pair]]) -> None:
         """The submissions of one project, and the same by hand."""
         ours = partial(self.ours, folder)
         pipe = f"tar -c . | ssh -F {self.config} {self.host} 'mkdir {to} && tar -x -C {to}'"

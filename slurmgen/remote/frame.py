@@ -14,12 +14,17 @@ import secrets
 import select
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
 
-from slurmgen.errors import CommandFailed, TransferFailed
+from slurmgen.errors import CommandFailed, RemoteError, TransferFailed
 from slurmgen.remote.transport import (
     MAX_REPLY,
     PART,
+    Closing,
     Completed,
     Duplex,
     ReplyTooLong,
@@ -32,8 +37,12 @@ from slurmgen.remote.transport import (
 
 BEGIN_TIMEOUT = 60.0
 "Seconds until a command must begin; a submission may then take minutes."
+END_TIMEOUT = 1.0
+"Seconds until a shell ends whose command has ended; its login files may have started what does not."
 _TURN = 0.05
 "Seconds until it is noticed that a command that reads no more input has ended."
+_TURN_OF_INPUT = 0.5
+"Seconds until it is noticed that the input has failed."
 _SHOWN = 4096
 "Bytes of what login files print that are kept for an error."
 # A login file may read a line or some: it gets these, not the input of the command.
@@ -147,33 +156,37 @@ class Frame:
         self,
         where: str,
         shell: tuple[str, str],
-        argv: Sequence[str],
+        command: Sequence[str],
         data: bytes | Iterable[bytes] = b"",
     ) -> None:
-        self._where, self._data = where, data
+        self._where, self.command, self._data = where, command, data
         self._mark = f"slurmgen-{secrets.token_hex(16)}"
-        self.argv = _framed(argv, shell, self._mark, has_input=data != b"")
+        self.has_input = data != b""
+        self.argv = _framed(command, shell, self._mark, has_input=self.has_input)
         "The command with its frame."
         self.out, self.err = Output(where, self._mark), Output(where, self._mark, "errors begin")
-        self._texts = {self.out: bytearray(), self.err: bytearray()}
+        self.stderr = bytearray()
         self._decided = threading.Event()
         self.is_given_up = False
 
-    def add(self, output: Output, part: bytes) -> None:
-        """Keep what arrives on one stream.
+    def add(self, part: bytes, *, is_error: bool = False) -> bytes:
+        """The output that is known with this part of it; errors are kept, and nothing is returned.
 
         Raises:
-            ReplyTooLong: the command writes more than `MAX_REPLY` bytes.
+            ReplyTooLong: the command writes more than `MAX_REPLY` bytes of errors.
             NotStarted: login files do.
         """
-        known = output.add(part)
-        if output is self.out and output.has_begun:
+        if is_error:
+            self.keep(self.stderr, self.err.add(part))
+            return b""
+        known = self.out.add(part)
+        if self.out.has_begun:
             self._decided.set()
-        self._take(output, known)
+        return known
 
-    def _take(self, output: Output, known: bytes) -> None:
-        text = self._texts[output]
-        text += known
+    def keep(self, text: bytearray, part: bytes) -> None:
+        """Add to a text that is not too long."""
+        text += part
         if len(text) > MAX_REPLY:
             raise ReplyTooLong(
                 f"{self._where} sent more than {MAX_REPLY / 1e6:g} MB",
@@ -187,50 +200,35 @@ class Frame:
 
     def input(self) -> Iterator[bytes]:
         """Standard input: what login files may read, and when the command has begun, its own."""
-        if self._data != b"":
-            yield _LINE_FEEDS
-            self._decided.wait()
-            if self.out.has_begun:
-                yield f"{self._mark}\n".encode()
-                yield from chunks(self._data)
+        yield _LINE_FEEDS
+        self._decided.wait()
+        if self.out.has_begun:
+            yield f"{self._mark}\n".encode()
+            yield from chunks(self._data)
 
     @property
     def is_over(self) -> bool:
         """Whether all output has arrived; login files may keep the streams open."""
         return self.out.status is not None and self.err.status is not None
 
-    @property
-    def completed(self) -> Completed | None:
-        """The command as it ended; None if its end was not received."""
-        if self.out.status is None:
-            return None
-        return Completed(self.out.status, bytes(self._texts[self.out]), self.stderr)
-
-    @property
-    def stderr(self) -> bytes:
-        """Standard error so far."""
-        return bytes(self._texts[self.err])
-
-    def timed_out(self, argv: Sequence[str], seconds: float) -> CommandFailed:
+    def timed_out(self, seconds: float) -> CommandFailed:
         """The error for a command that took longer than `seconds`, or did not begin in that time."""
         if self.out.has_begun:
-            return timed_out(argv, self._where, seconds)
+            return timed_out(self.command, self._where, seconds)
         late = self.not_started(f"did not finish within {min(seconds, BEGIN_TIMEOUT):g} seconds")
         return NotStartedInTime(late.fact, f"It may be too busy: try again. {late.hint}")
 
-    def unfinished(self, argv: Sequence[str], status: int) -> CommandFailed:
+    def unfinished(self, status: int) -> CommandFailed:
         """The error for a command that ended without the mark at its end, though the connection is open."""
         if self.out.has_begun:
-            return ended_by_signal(argv, self._where)
+            return ended_by_signal(self.command, self._where)
         how = f" with exit status {status}" if status >= 0 else ""
         return self.not_started(f"ended the shell{how}")
 
-    def check(self, argv: Sequence[str], status: int) -> None:
-        """Raise the error of a stream that has ended, if its command failed."""
-        if self.out.status is None:
-            raise self.unfinished(argv, status)
+    def check(self) -> None:
+        """Raise the error of a command that failed."""
         if self.out.status:
-            raise failed(argv, self._where, self.out.status, self.stderr)
+            raise failed(self.command, self._where, self.out.status, bytes(self.stderr))
 
     def not_started(self, why: str) -> NotStarted:
         """The error if the first mark has not arrived."""
@@ -246,13 +244,16 @@ class Frame:
 class Attached(Frame):
     """A command with the standard streams of this process, without what login files print."""
 
-    def __init__(self, where: str, shell: tuple[str, str], argv: Sequence[str]) -> None:
-        super().__init__(where, shell, argv, self._typed())
+    def __init__(self, where: str, shell: tuple[str, str], command: Sequence[str]) -> None:
+        super().__init__(where, shell, command, self._typed())
 
-    def _take(self, output: Output, known: bytes) -> None:
-        stream = (sys.stdout if output is self.out else sys.stderr).buffer
+    def add(self, part: bytes, *, is_error: bool = False) -> bytes:
+        """Write what is known to the same stream of this process."""
+        known = self.err.add(part) if is_error else super().add(part)
+        stream = (sys.stderr if is_error else sys.stdout).buffer
         stream.write(known)
         stream.flush()
+        return b""
 
     def _typed(self) -> Iterator[bytes]:
         """Standard input, as it arrives, as long as the command runs."""
@@ -263,6 +264,178 @@ class Attached(Frame):
                     if not (part := os.read(source, PART)):
                         return
                     yield part
+
+
+class Session(Protocol):
+    """A program with three streams, on this machine or over a connection."""
+
+    def receive(self, seconds: float) -> list[tuple[bool, bytes]]:
+        """What arrives within that time: parts, each with whether it is of standard error.
+
+        An empty part ends its stream. Without any part, the time has passed.
+        """
+
+    def send(self, part: bytes) -> None:
+        """Write to standard input.
+
+        Raises:
+            OSError, EOFError: the program has ended, or the connection is broken.
+        """
+
+    def end_input(self) -> None:
+        """Send no more."""
+
+    def status(self, seconds: float) -> int | None:
+        """The exit status, negative without one; None if the program does not end within that time."""
+
+    def close(self) -> None:
+        """End the program, and with it every `send`."""
+
+
+class Running:
+    """A command that runs in a session. Iterated over, its output as it arrives.
+
+    Args:
+        timeout: seconds for the whole command; for one that `flows`, for each part of its output.
+    """
+
+    def __init__(self, frame: Frame, session: Session, timeout: float, *, flows: bool) -> None:
+        self.frame, self.session, self._timeout, self._flows = frame, session, timeout, flows
+        now = time.monotonic()
+        self._latest, self._deadline = now + min(timeout, BEGIN_TIMEOUT), now + timeout
+        self._first = b""
+        self._open = {False, True}
+        # A thread writes the input as it is made: a whole project as a file would take space and time.
+        self._pool = ThreadPoolExecutor(1)
+        self._feeding = self._pool.submit(self._feed) if frame.has_input else None
+        if not self._feeding:
+            session.end_input()
+
+    def begin(self) -> None:
+        """Wait until the command begins, or ends."""
+        while self._open and not self.frame.out.has_begun:
+            self._first = self._receive()
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._first:
+            yield self._first
+        while self._open and not self.frame.is_over:
+            if known := self._receive():
+                yield known
+
+    def status(self) -> int:
+        """The exit status of a session whose output has ended.
+
+        Raises:
+            TimeoutError: it does not end, and its command has not.
+            Exception: that of the input.
+        """
+        has_ended = self.frame.out.status is not None
+        left = END_TIMEOUT if has_ended else max(0.0, self._deadline - time.monotonic())
+        status = self.session.status(left)
+        if status is None and not has_ended:
+            raise TimeoutError
+        self.frame.give_up()
+        self._check_input(is_over=True)
+        return status or 0
+
+    def close(self) -> None:
+        """End the command if it has not ended."""
+        self.frame.give_up()
+        self.session.close()
+        self._pool.shutdown()
+
+    def _receive(self) -> bytes:
+        frame = self.frame
+        end = self._deadline if frame.out.has_begun else self._latest
+        while not (parts := self.session.receive(self._until(end))):
+            self._check_input()
+            if time.monotonic() >= end:
+                raise TimeoutError
+        known = b""
+        for is_error, part in parts:
+            if not part:
+                self._open.discard(is_error)
+                continue
+            known += frame.add(part, is_error=is_error)
+            if self._flows and frame.out.has_begun and not is_error:
+                self._deadline = time.monotonic() + self._timeout
+        return known
+
+    def _until(self, end: float) -> float:
+        left = max(0.0, end - time.monotonic())
+        return min(left, _TURN_OF_INPUT) if self._feeding else left
+
+    def _check_input(self, *, is_over: bool = False) -> None:
+        """Raise the error of the input, if it has failed: the command must not use a part of it."""
+        if self._feeding and (is_over or self._feeding.done()):
+            self._feeding.result()
+
+    def _feed(self) -> None:
+        for part in self.frame.input():
+            try:
+                self.session.send(part)
+            except (OSError, EOFError):  # it ended without reading all; its exit status reports why
+                break
+        self.session.end_input()
+
+
+class FramedTransport(Closing):
+    """A transport whose commands have frames."""
+
+    where: str
+    shell: tuple[str, str]
+
+    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
+        """See Transport.run."""
+        return self.completed(partial(Frame, self.where, self.shell, argv, input), timeout, timeout)
+
+    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
+        """See Transport.stream."""
+        with self._in_time(partial(Frame, self.where, self.shell, argv), timeout, timeout, flows=True) as one:
+            yield from one
+            self._check_end(one)
+            one.frame.check()
+
+    def completed(self, framed: Callable[[], Frame], timeout: float, patience: float) -> Completed:
+        """A command that has ended; `patience` is the time to open a session for it."""
+        stdout = bytearray()
+        with self._in_time(framed, timeout, patience, flows=False) as one:
+            for part in one:
+                one.frame.keep(stdout, part)
+            status = self._check_end(one)
+        return Completed(status, bytes(stdout), bytes(one.frame.stderr))
+
+    def running(
+        self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
+    ) -> Running:
+        """Start a command; each attempt has a frame of its own."""
+        raise NotImplementedError
+
+    def late(self, frame: Frame, timeout: float) -> RemoteError:
+        """The error for a command that takes longer than `timeout` seconds."""
+        return frame.timed_out(timeout)
+
+    def unfinished(self, one: Running, status: int) -> RemoteError:
+        """The error for a command that ended without the mark at its end."""
+        return one.frame.unfinished(status)
+
+    @contextlib.contextmanager
+    def _in_time(
+        self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
+    ) -> Iterator[Running]:
+        with contextlib.closing(self.running(framed, timeout, patience, flows=flows)) as one:
+            try:
+                yield one
+            except TimeoutError:
+                raise self.late(one.frame, timeout) from None
+
+    def _check_end(self, one: Running) -> int:
+        """The exit status of a command."""
+        status = one.status()
+        if one.frame.out.status is None:
+            raise self.unfinished(one, status)
+        return one.frame.out.status
 
 
 class Framed:

@@ -9,23 +9,19 @@ import socket
 import subprocess
 import sys
 import termios
-import time
 import tty
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from slurmgen.remote.frame import BEGIN_TIMEOUT, Frame, Framed
-from slurmgen.remote.transport import Closing, Completed, Duplex, Socket, program, unreachable
+from slurmgen.remote.frame import Frame, Framed, FramedTransport, Running
+from slurmgen.remote.transport import PART, Duplex, Socket, program, unreachable
 
 _PIPE = 1 << 20
 _DIAL_TIMEOUT = 10.0
-END_TIMEOUT = 1.0
-"Seconds until a shell ends whose command has ended; its login files may have started what does not."
 
 
-class LocalTransport(Closing):
+class LocalTransport(FramedTransport):
     """Runs commands on this machine, with `environment` added to the process's own."""
 
     login = "no login: it is this machine"
@@ -36,25 +32,12 @@ class LocalTransport(Closing):
         self.where = where
         self._environment = {**os.environ, **(environment or {})}
 
-    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
-        """See Transport.run."""
-        frame = Frame(self.where, self.shell, argv, input)
-        try:
-            status = executed(frame.argv, frame, self._environment, timeout)
-        except TimeoutError:
-            raise frame.timed_out(argv, timeout) from None
-        if completed := frame.completed:
-            return completed
-        raise frame.unfinished(argv, status)
-
-    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
-        """See Transport.stream."""
-        frame = Frame(self.where, self.shell, argv)
-        try:
-            status = yield from streamed(frame.argv, frame, self._environment, timeout)
-        except TimeoutError:
-            raise frame.timed_out(argv, timeout) from None
-        frame.check(argv, status)
+    def running(
+        self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
+    ) -> Running:
+        """See FramedTransport.running."""
+        frame = framed()
+        return Running(frame, Process(frame.argv, self._environment), timeout, flows=flows)
 
     def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """See Transport.attach."""
@@ -77,137 +60,71 @@ class LocalTransport(Closing):
         return Framed(program(frame.argv, self._environment), frame)
 
 
-def executed(argv: Sequence[str], frame: Frame, environment: Mapping[str, str] | None, timeout: float) -> int:
-    """Run a program on this machine whose output has a frame; returns its exit status.
+class Process:
+    """See Session: a program on this machine, in the home folder and in a session of its own."""
 
-    Raises:
-        TimeoutError: it took longer than `timeout` seconds.
-        ReplyTooLong, NotStarted: see `Frame.add`.
-    """
-    with ThreadPoolExecutor(1) as pool, _started(argv, environment, subprocess.PIPE) as process:
-        # A thread writes the input as it is made: a whole project as a file would take space and time.
-        stdin, process.stdin = process.stdin, None
-        _widen(stdin)
-        writing = pool.submit(_feed, process, stdin, frame.input())
-        try:
-            for pipe, part in _parts(process, frame, timeout):
-                frame.add(frame.out if pipe is process.stdout else frame.err, part)
-            status = _status(process, frame, timeout)
-        finally:
-            frame.give_up()
-        writing.result()
-    return status
-
-
-def streamed(
-    argv: Sequence[str], frame: Frame, environment: Mapping[str, str] | None, timeout: float
-) -> Generator[bytes, None, int]:
-    """As `executed`, but yields the output as it arrives, and has no input.
-
-    Raises:
-        TimeoutError: nothing arrived on standard output for `timeout` seconds.
-        ReplyTooLong, NotStarted: see `Frame.add`.
-    """
-    with _started(argv, environment, subprocess.DEVNULL) as process:
-        for pipe, part in _parts(process, frame, timeout, progress=process.stdout):
-            if pipe is not process.stdout:
-                frame.add(frame.err, part)
-            elif known := frame.out.add(part):
-                yield known
-        return _status(process, frame, timeout)
-
-
-@contextlib.contextmanager
-def _started(
-    argv: Sequence[str], environment: Mapping[str, str] | None, stdin: int
-) -> Iterator["subprocess.Popen[bytes]"]:
-    with subprocess.Popen(
-        argv,
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        cwd=Path.home(),
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            _kill(process)
-
-
-def _status(process: "subprocess.Popen[bytes]", frame: Frame, timeout: float) -> int:
-    """The exit status of a process that has closed its output, or whose command has ended.
-
-    Raises:
-        TimeoutError: the process does not end, and its command has not.
-    """
-    try:
-        return process.wait(END_TIMEOUT if frame.is_over else timeout)
-    except subprocess.TimeoutExpired:
-        if not frame.is_over:
-            raise TimeoutError from None
-        return 0
-
-
-def _parts(
-    process: "subprocess.Popen[bytes]", frame: Frame, timeout: float, progress: IO[bytes] | None = None
-) -> Iterator[tuple[IO[bytes] | None, bytes]]:
-    """Yield what a process writes, each part with its pipe, until its command ends or both are closed.
-
-    Raises:
-        TimeoutError: `timeout` seconds have passed since the start, or since the last part of `progress` once
-            the command has begun.
-    """
-    begun = time.monotonic()
-    latest, deadline = begun + min(timeout, BEGIN_TIMEOUT), begun + timeout
-    with selectors.DefaultSelector() as selector:
-        for pipe in (process.stdout, process.stderr):
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=Path.home(),
+            start_new_session=True,
+        )
+        self._selector = selectors.DefaultSelector()
+        for pipe, is_error in ((self._process.stdout, False), (self._process.stderr, True)):
             assert pipe  # noqa: S101 (both are pipes)
-            selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map() and not frame.is_over:
-            end = deadline if frame.out.has_begun else latest
-            ready = selector.select(max(0.0, end - time.monotonic()))
-            if not ready:
-                raise TimeoutError
-            for key, _ in ready:
-                if part := os.read(key.fd, 65536):
-                    yield key.fileobj, part  # type: ignore[misc]
-                    if key.fileobj is progress and frame.out.has_begun:
-                        deadline = time.monotonic() + timeout
-                else:
-                    selector.unregister(key.fileobj)
+            self._selector.register(pipe, selectors.EVENT_READ, is_error)
+        assert self._process.stdin  # noqa: S101 (it is a pipe)
+        self._stdin = self._process.stdin
+        _widen(self._stdin)
+
+    def receive(self, seconds: float) -> list[tuple[bool, bytes]]:
+        """See Session."""
+        parts = []
+        for key, _ in self._selector.select(seconds):
+            parts.append((key.data, part := os.read(key.fd, PART)))
+            if not part:
+                self._selector.unregister(key.fileobj)
+        return parts
+
+    def send(self, part: bytes) -> None:
+        """See Session."""
+        self._stdin.write(part)
+        self._stdin.flush()
+
+    def end_input(self) -> None:
+        """See Session."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def status(self, seconds: float) -> int | None:
+        """See Session."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """See Session."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._selector.close()
+        for pipe in (self._process.stdout, self._process.stderr, self._stdin):
+            assert pipe  # noqa: S101 (all are pipes)
+            with contextlib.suppress(OSError):  # there is input that the program did not read
+                pipe.close()
 
 
-def _widen(pipe: IO[bytes] | None) -> None:
+def _widen(pipe: IO[bytes]) -> None:
     """Enlarge a pipe, so that a project is packed while it is sent; all pipes of a user share a limit."""
-    if pipe and hasattr(fcntl, "F_SETPIPE_SZ"):
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
-
-
-def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, parts: Iterable[bytes]) -> None:
-    """Write a command's standard input. If that fails, end the command, which must not use a part of it."""
-    assert stdin  # noqa: S101 (it is a pipe)
-    try:
-        for part in parts:
-            stdin.write(part)
-            stdin.flush()
-    except BrokenPipeError:  # the command ended without reading all; its exit status reports why
-        pass
-    except BaseException:
-        _kill(process)
-        raise
-    finally:
-        with contextlib.suppress(OSError):
-            stdin.close()
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def is_terminal() -> bool:

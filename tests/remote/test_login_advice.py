@@ -80,12 +80,7 @@ def test_the_jump_host_of_the_users_profile_is_used(
     assert [hop.alias for hop in destination_of(route)[0].chain] == ["gate", "far"]
     with open_route(route) as transport:
         assert transport.run(["echo", "in"], timeout=60).out == "in\n"
-
-
-def test_the_login_goes_through_the_jump_host(place: Place, server: Server, gate: Server) -> None:
-    place.profile(JUMP)
-    with open_route(place.route(place.config(far=server, gate=gate))) as transport:
-        assert ", then " in transport.login
+        assert client == "openssh" or ", then " in transport.login
 
 
 @pytest.mark.parametrize("own", ["ProxyJump none", "ProxyCommand none"])
@@ -169,11 +164,8 @@ def test_an_expired_certificate_is_reported_before_the_login(
     nowhere = Server(trusting.folder, closed_port())
     config = place.config(f'CertificateFile "{path}"', far=nowhere, key=key)
     error = place.refusal(place.route(config, client))
-    assert (type(error), "has expired" in error.fact, str(path) in error.fact) == (
-        AuthenticationFailed,
-        True,
-        True,
-    )
+    assert isinstance(error, AuthenticationFailed)
+    assert f"the certificate {path} has expired" in error.fact
     assert "run `clifton auth`" in error.hint
     background = BackgroundLogin(place.route(config, client))
     with pytest.raises(AuthenticationFailed, match="has expired"), background as login:
@@ -221,17 +213,17 @@ def test_the_last_certificate_to_expire_counts(
     assert f"the certificate {tmp_path / later} has expired" in error.fact
 
 
-def test_one_certificate_that_is_valid_is_enough_to_try(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path
+@pytest.mark.parametrize("beside", [False, True])
+def test_one_certificate_that_is_valid_is_enough(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path, beside: bool
 ) -> None:
     place.profile(CERTIFIED)
     key = keygen(tmp_path / "id")
     old = certificate(authority, key, "-2h:-1h").rename(tmp_path / "old")
-    certificate(authority, key, "-1h:+1h")
-    with open_route(
-        place.route(place.config(f'CertificateFile "{old}"', far=trusting, key=key))
-    ) as transport:
-        assert transport.login.endswith("id-cert.pub")
+    valid = certificate(authority, key, "-1h:+1h")
+    more = f'CertificateFile "{old}"' if beside else ""
+    with open_route(place.route(place.config(more, far=trusting, key=key))) as transport:
+        assert transport.login == str(valid)
 
 
 def test_a_certificate_that_never_expires_is_tried_and_named_after_a_refusal(
@@ -244,14 +236,6 @@ def test_a_certificate_that_never_expires_is_tried_and_named_after_a_refusal(
     error = place.refusal(place.route(place.config(far=server, key=key)))
     assert "refused the login" in error.fact
     assert f"{path} does not expire" in error.hint
-
-
-def test_a_valid_certificate_logs_in(place: Place, trusting: Server, authority: Path, tmp_path: Path) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
-    path = certificate(authority, key, "-1h:+1h")
-    with open_route(place.route(place.config(far=trusting, key=key))) as transport:
-        assert transport.login == str(path)
 
 
 @pytest.mark.usefixtures("agent")
@@ -276,6 +260,9 @@ def test_other_login_hosts_are_offered_and_not_tried(place: Place, server: Serve
     assert isinstance(error, ConnectionFailed)
     assert "Other login hosts of s: other; name one with --host" in error.hint
     assert error.hint.endswith("Connect the VPN first.")
+    with pytest.raises(ConnectionFailed) as caught, BackgroundLogin(route) as login:
+        login.transport()
+    assert caught.value.hint == error.hint
 
 
 @pytest.mark.parametrize(("prompt", "offered"), [(None, True), (FakePrompt(), False)])
@@ -285,14 +272,6 @@ def test_the_host_for_automation_is_offered_without_a_terminal(
     place.profile('host = "far"\nautomation_host = "robot"')
     route = place.route(place.config(far=server, key=keygen(tmp_path / "stranger")))
     assert ("--host robot" in place.refusal(route, prompt).hint) is offered
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_login_in_the_background_has_the_same_advice(place: Place, server: Server, client: str) -> None:
-    place.profile('host = "far"\nother_hosts = ["other"]')
-    route = place.route(place.config(far=Server(server.folder, closed_port())), client)
-    with pytest.raises(ConnectionFailed, match="Other login hosts"), BackgroundLogin(route) as login:
-        login.transport()
 
 
 def test_without_a_host_the_note_of_the_profile_says_how_it_is_named(slurmgen: Run) -> None:

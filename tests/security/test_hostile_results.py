@@ -29,6 +29,7 @@ from tests.support.archives import (
 )
 
 Fetch = Callable[..., "tuple[int, str]"]
+REFUSED = (TransferFailed, RequestError)
 
 
 @pytest.fixture
@@ -40,16 +41,8 @@ def fetch_12(slurmgen: Run, tmp_path: Path) -> Fetch:
     (tmp_path / "far/p/submissions/KEY/intent.1").symlink_to("x")
     (tmp_path / "bin/tar").write_text(f"#!/bin/sh\ncat '{tmp_path}/archive'\n")
     (tmp_path / "bin/tar").chmod(0o755)
-    record = Record(
-        id="12",
-        site="generic",
-        via="local",
-        name="a",
-        folder=str(run),
-        output="a.out",
-        submitted="2025-01-01T00:00:00+00:00",
-    )
-    Ledger().settle(record)
+    facts = {"site": "generic", "via": "local", "name": "a", "output": "a.out", "submitted": "2025-01-01"}
+    Ledger().settle(Record(id="12", folder=str(run), **facts))  # type: ignore[arg-type]
     environ = {**os.environ, "HOME": str(home), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
 
     def run_fetch(data: bytes, *options: str) -> tuple[int, str]:
@@ -178,12 +171,7 @@ TO_GOOD: dict[str, Fields] = {
 )
 @pytest.mark.parametrize("kind", TO_GOOD)
 def test_what_a_shell_prompt_would_run_is_refused(tmp_path: Path, name: str, kind: str) -> None:
-    fields = {
-        "file": {},
-        "symlink": {**LINK, "linkname": "good"},
-        "hard link": {**HARD_LINK, "linkname": "good"},
-    }
-    result = fetched(archive(("good", {}), (name, fields[kind])), tmp_path / "to")
+    result = fetched(archive(("good", {}), (name, TO_GOOD[kind])), tmp_path / "to")
     assert (result.new, result.refused) == (("good",), (name,))
 
 
@@ -246,22 +234,17 @@ def test_no_member_goes_through_a_link_of_the_user(tmp_path: Path) -> None:
     assert [path.name for path in elsewhere.rglob("*")] == ["sub"]
 
 
-def test_a_default_folder_that_is_a_link_is_refused(fetch_12: Fetch, tmp_path: Path) -> None:
-    (tmp_path / "h/proj/a-12").symlink_to("..")
+@pytest.mark.parametrize(
+    ("link", "to", "said"),
+    [("a-12", "", "a-12 is a link"), *(("home", to, "home folder") for to in ("..", "../..", "home"))],
+)
+def test_results_go_neither_through_a_link_nor_into_the_home_folder(
+    fetch_12: Fetch, tmp_path: Path, link: str, to: str, said: str
+) -> None:
+    (tmp_path / "h/proj" / link).symlink_to("..")
     before = contents(tmp_path / "h")
-    exit_code, stderr = fetch_12(archive((".bash_aliases", {})))
-    assert exit_code == 2
-    assert "a-12 is a link" in stderr
-    assert contents(tmp_path / "h") == before
-
-
-@pytest.mark.parametrize("to", ["..", "../..", "home"])
-def test_results_do_not_go_into_the_home_folder(fetch_12: Fetch, tmp_path: Path, to: str) -> None:
-    (tmp_path / "h/proj/home").symlink_to("..")
-    before = contents(tmp_path / "h")
-    exit_code, stderr = fetch_12(archive((".bash_aliases", {})), "--to", to)
-    assert exit_code == 2
-    assert "home folder" in stderr
+    exit_code, stderr = fetch_12(archive((".bash_aliases", {})), *(["--to", to] if to else []))
+    assert (exit_code, said in stderr) == (2, True)
     assert contents(tmp_path / "h") == before
 
 
@@ -314,7 +297,7 @@ MALFORMED = {
 def test_a_malformed_archive_is_an_error_and_changes_nothing(tmp_path: Path, case: str) -> None:
     data = header(4, name="first") + b"good" + bytes(508) + MALFORMED[case]
     before = contents(tmp_path)
-    with pytest.raises((TransferFailed, RequestError)):
+    with pytest.raises(REFUSED):
         fetched(data if MALFORMED[case] else b"", tmp_path / "new/to")
     assert contents(tmp_path) == before
 
@@ -343,7 +326,7 @@ def test_an_endless_stream_is_refused(
 ) -> None:
     monkeypatch.setattr(result_folder, "MAX_FILES", 1000)
     monkeypatch.setattr("slurmgen.results.archive.MAX_NAMES", 1 << 23)
-    with pytest.raises((TransferFailed, RequestError)):
+    with pytest.raises(REFUSED):
         fetch(Sender(begin, endless=repeat(endless)), "/f", tmp_path / "to")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,10 +25,26 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
-def git(folder: Path, *words: str, **variables: str) -> str:
-    environment = {**os.environ, **variables}
-    reply = subprocess.run(["git", *words], cwd=folder, env=environment, check=True, capture_output=True)
+def git(folder: Path, *words: str) -> str:
+    reply = subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
     return reply.stdout.decode().strip()
+
+
+FUNCTIONS = """
+commit_all() { git add --all; git commit --quiet --allow-empty --message x; }
+with_filter() { echo "* filter=$1" >.git/info/attributes; touch -d @1 *.py; }
+with_monitor() { printf '%s\\n' '[core]' repositoryformatversion=0 worktree=. "fsmonitor = $program"; }
+with_hook() {
+  mkdir -p .git/hooks; printf '#!/bin/sh\\n%s\\n' "$program" >.git/hooks/post-index-change
+  chmod 755 .git/hooks/*; touch -d @1 train.py
+}
+anew() { rm train.py; git checkout --quiet train.py; grep -q $'\\r' train.py; touch -d @1 train.py; }
+"""
+
+
+def shell(folder: Path, script: str, program: str = "") -> None:
+    environ = {**os.environ, "program": program}
+    subprocess.run(["bash", "-ec", FUNCTIONS + script], cwd=folder, env=environ, check=True)
 
 
 def commit_all(folder: Path) -> str:
@@ -53,173 +69,49 @@ def test_an_unchanged_project_is_at_its_commit(project: Path) -> None:
     assert revision(project) == Revision(git(project, "rev-parse", "HEAD"), dirty=False)
 
 
-def modified(project: Path) -> None:
-    (project / "train.py").write_text("changed\n")
-
-
-def modified_to_the_same_size(project: Path) -> None:
-    (project / "train.py").write_text("train.pz\n")
-
-
-def staged(project: Path) -> None:
-    modified(project)
-    git(project, "add", "train.py")
-
-
-def staged_and_restored(project: Path) -> None:
-    staged(project)
-    (project / "train.py").write_text("train.py\n")
-
-
-def untracked(project: Path) -> None:
-    (project / "new").write_text("")
-
-
-def deleted(project: Path) -> None:
-    (project / "other").unlink()
-
-
-def deleted_from_the_index(project: Path) -> None:
-    git(project, "rm", "--cached", "--quiet", "other")
-    (project / ".git/info/exclude").write_text("other\n")
-
-
-def renamed(project: Path) -> None:
-    git(project, "mv", "other", "another")
-
-
-def executable(project: Path) -> None:
-    (project / "train.py").chmod(0o755)
-
-
-def a_link_now(project: Path) -> None:
-    (project / "other").unlink()
-    (project / "other").symlink_to("train.py")
-
-
-CHANGES = [
-    modified,
-    modified_to_the_same_size,
-    staged,
-    staged_and_restored,
-    untracked,
-    deleted,
-    deleted_from_the_index,
-    renamed,
-    executable,
-    a_link_now,
-]
+CHANGES = {
+    "modified": "echo changed >train.py",
+    "modified to the same size": "echo train.pz >train.py",
+    "staged": "echo changed >train.py; git add train.py",
+    "staged and restored": "echo changed >train.py; git add train.py; echo train.py >train.py",
+    "untracked": "touch new",
+    "deleted": "rm other",
+    "deleted from the index": "git rm --cached --quiet other; echo other >.git/info/exclude",
+    "renamed": "git mv other another",
+    "executable": "chmod 755 train.py",
+    "a link now": "ln -sf train.py other",
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_makes_it_dirty(project: Path, change: Callable[[Path], None]) -> None:
+def test_a_change_makes_it_dirty(project: Path, change: str) -> None:
     commit = git(project, "rev-parse", "HEAD")
-    change(project)
+    shell(project, CHANGES[change])
     assert revision(project) == Revision(commit, dirty=True)
 
 
-def ignored(project: Path, home: Path) -> None:
-    (project / "a.log").write_text("")
-    (project / "build").mkdir()
-    (project / "build" / "x").write_text("")
-
-
-def touched(project: Path, home: Path) -> None:
-    os.utime(project / "train.py", (1, 1))
-
-
-def excluded_in_the_repository(project: Path, home: Path) -> None:
-    (project / ".git/info/exclude").write_text("mine\n")
-    (project / "mine").write_text("")
-
-
-def excluded_by_the_user(project: Path, home: Path) -> None:
-    (home / ".config/git").mkdir(parents=True)
-    (home / ".config/git/ignore").write_text("mine\n")
-    (project / "mine").write_text("")
-
-
-def excluded_by_a_file_that_the_user_names(project: Path, home: Path) -> None:
-    (home / "ignored").write_text("mine\n")
-    git(project, "config", "--global", "core.excludesFile", "~/ignored")
-    (project / "mine").write_text("")
-
-
-def executable_where_modes_do_not_count(project: Path, home: Path) -> None:
-    git(project, "config", "core.fileMode", "false")
-    (project / "train.py").chmod(0o755)
-
-
-def untracked_where_they_do_not_count(project: Path, home: Path) -> None:
-    git(project, "config", "status.showUntrackedFiles", "no")
-    (project / "mine").write_text("")
-
-
-def other_line_ends(project: Path, home: Path) -> None:
-    git(project, "config", "--global", "core.autocrlf", "true")
-    checked_out_anew(project)
-
-
-def checked_out_with_other_line_ends(project: Path, home: Path) -> None:
-    (project / ".gitattributes").write_text("*.py text eol=crlf\n")
-    commit_all(project)
-    checked_out_anew(project)
-
-
-def checked_out_anew(project: Path) -> None:
-    (project / "train.py").unlink()
-    git(project, "checkout", "train.py")
-    assert (project / "train.py").read_bytes() == b"train.py\r\n"
-    os.utime(project / "train.py", (1, 1))
-
-
-def sparse(project: Path, home: Path) -> None:
-    git(project, "sparse-checkout", "set", "--cone", "--sparse-index", "nothing")
-    assert not (project / "sub").exists()
-
-
-def with_a_split_index(project: Path, home: Path) -> None:
-    git(project, "update-index", "--split-index")
-    assert list((project / ".git").glob("sharedindex.*"))
-
-
-def packed(project: Path, home: Path) -> None:
-    git(project, "gc", "--quiet")
-    assert (project / ".git/packed-refs").exists()
-
-
-def without_a_branch(project: Path, home: Path) -> None:
-    git(project, "checkout", "--quiet", "--detach")
-
-
-def hooks_and_programs_of_the_user(project: Path, home: Path) -> None:
-    git(project, "config", "--global", "core.fsmonitor", "false")
-    git(project, "config", "--global", "core.pager", "false")
-
-
-CLEAN = [
-    ignored,
-    touched,
-    excluded_in_the_repository,
-    excluded_by_the_user,
-    excluded_by_a_file_that_the_user_names,
-    executable_where_modes_do_not_count,
-    untracked_where_they_do_not_count,
-    other_line_ends,
-    checked_out_with_other_line_ends,
-    sparse,
-    with_a_split_index,
-    packed,
-    without_a_branch,
-    hooks_and_programs_of_the_user,
-]
+CLEAN = {
+    "ignored": "touch a.log; mkdir build; touch build/x",
+    "touched": "touch -d @1 train.py",
+    "excluded in the repository": "echo mine >.git/info/exclude; touch mine",
+    "excluded by the user": "mkdir -p ~/.config/git; echo mine >~/.config/git/ignore; touch mine",
+    "excluded by a file that the user names": """
+        echo mine >~/ignored; git config --global core.excludesFile '~/ignored'; touch mine""",
+    "executable where modes do not count": "git config core.fileMode false; chmod 755 train.py",
+    "untracked where they do not count": "git config status.showUntrackedFiles no; touch mine",
+    "other line ends": "git config --global core.autocrlf true; anew",
+    "checked out with other line ends": "echo '*.py text eol=crlf' >.gitattributes; commit_all; anew",
+    "sparse": "git sparse-checkout set --cone --sparse-index nothing; [ ! -e sub ]",
+    "with a split index": "git update-index --split-index; ls .git/sharedindex.*",
+    "packed": "git gc --quiet; [ -e .git/packed-refs ]",
+    "without a branch": "git checkout --quiet --detach",
+    "programs of the user": "git config --global core.fsmonitor false; git config --global core.pager false",
+}
 
 
 @pytest.mark.parametrize("arrange", CLEAN)
-def test_what_git_calls_clean_is_clean(
-    project: Path, home: Path, arrange: Callable[[Path, Path], None]
-) -> None:
-    arrange(project, home)
+def test_what_git_calls_clean_is_clean(project: Path, arrange: str) -> None:
+    shell(project, CLEAN[arrange])
     assert git(project, "status", "--porcelain") == ""
     assert revision(project) == Revision(git(project, "rev-parse", "HEAD"), dirty=False)
 
@@ -232,7 +124,7 @@ def test_nothing_in_the_repository_is_written(project: Path) -> None:
 
 
 def test_only_changes_in_a_folder_that_is_the_project_count(project: Path) -> None:
-    modified(project)
+    (project / "train.py").write_text("changed\n")
     assert revision(project / "sub") == Revision(git(project, "rev-parse", "HEAD"), dirty=False)
     (project / "sub/new").write_text("")
     assert revision(project / "sub").dirty
@@ -243,7 +135,7 @@ def test_a_work_tree_has_a_commit_of_its_own(project: Path, tmp_path: Path) -> N
     (tmp_path / "tree/new").write_text("")
     commit = commit_all(tmp_path / "tree")
     assert revision(tmp_path / "tree") == Revision(commit, dirty=False) != revision(project)
-    modified(tmp_path / "tree")
+    (tmp_path / "tree/train.py").write_text("changed\n")
     assert revision(tmp_path / "tree") == Revision(commit, dirty=True)
     assert not revision(project).dirty
 
@@ -275,7 +167,7 @@ def test_a_submodule_counts(outer: Path) -> None:
     module = outer / "inner/module"
     commit = git(outer, "rev-parse", "HEAD")
     assert revision(outer) == revision(outer / "inner") == Revision(commit, dirty=False)
-    untracked(module)
+    (module / "new").touch()
     assert revision(outer) == revision(outer / "inner") == Revision(commit, dirty=True)
     commit_all(module)
     assert revision(outer) == Revision(commit, dirty=True)
@@ -327,146 +219,48 @@ def marker(tmp_path: Path) -> Iterator[Path]:
     assert not path.exists()
 
 
-Trap = Callable[[Path, str], Path]
-
-
-def monitor(project: Path, program: str) -> Path:
-    git(project, "config", "core.fsmonitor", program)
-    return project
-
-
-def clean_filter(project: Path, program: str) -> Path:
-    git(project, "config", "filter.f.clean", f"{program}; cat")
-    return filtered(project)
-
-
-def filter_process(project: Path, program: str) -> Path:
-    git(project, "config", "filter.f.process", program)
-    git(project, "config", "filter.f.required", "true")
-    return filtered(project)
-
-
-def filter_with_an_odd_name(project: Path, program: str) -> Path:
-    git(project, "config", "filter.a=b.c.clean", f"{program}; cat")
-    return filtered(project, "a=b.c")
-
-
-def filtered(project: Path, name: str = "f") -> Path:
-    (project / ".git/info/attributes").write_text(f"* filter={name}\n")
-    for path in project.glob("*.py"):
-        os.utime(path, (1, 1))
-    return project
-
-
-def attributes_elsewhere(project: Path, program: str) -> Path:
-    clean_filter(project, program)
-    (project / ".git/info/attributes").rename(project / ".git/attributes")
-    git(project, "config", "core.attributesFile", str(project / ".git/attributes"))
-    return project
-
-
-def included(project: Path, program: str) -> Path:
-    (project / ".git/more").write_text(f'[core]\nfsmonitor = "{program}"\n')
-    git(project, "config", "include.path", "more")
-    return project
-
-
-def included_for_this_folder(project: Path, program: str) -> Path:
-    (project / ".git/more").write_text(f'[core]\nfsmonitor = "{program}"\n')
-    git(project, "config", f"includeIf.gitdir:{project}/.path", "more")
-    return project
-
-
-def monitor_of_a_work_tree(project: Path, program: str) -> Path:
-    git(project, "config", "extensions.worktreeConfig", "true")
-    git(project, "config", "--worktree", "core.fsmonitor", program)
-    return project
-
-
-def bare_repository_in_a_clone(project: Path, program: str) -> Path:
-    """A folder of an ordinary clone that is a bare repository, with itself as its work tree."""
-    bare = project / "exp"
-    git(project, "clone", "--quiet", "--bare", str(project), str(bare))
-    (bare / "config").write_text(
-        f'[core]\nrepositoryformatversion = 0\nworktree = .\nfsmonitor = "{program}"\n'
-    )
-    (bare / "refs/heads/keep").write_text("")
-    commit_all(project)
-    clone = project.parent / "clone"
-    git(project, "clone", "--quiet", str(project), str(clone))
-    return clone / "exp"
-
-
-def file_that_leads_elsewhere(project: Path, program: str) -> Path:
-    monitor(project, program)
-    (project / ".git").rename(project / "elsewhere")
-    (project / ".git").write_text("gitdir: elsewhere\n")
-    return project
-
-
-def submodule(project: Path, program: str) -> Path:
-    outer = project.parent / "outer"
-    outer.mkdir()
-    git(outer, "init", "--quiet")
-    git(outer, "submodule", "--quiet", "add", str(project), "module")
-    commit_all(outer)
-    git(outer / "module", "config", "core.fsmonitor", program)
-    return outer
-
-
-def hook(project: Path, program: str) -> Path:
-    path = project / ".git/hooks/post-index-change"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{program}\n")
-    path.chmod(0o755)
-    os.utime(project / "train.py", (1, 1))
-    return project
-
-
-def hooks_elsewhere(project: Path, program: str) -> Path:
-    hook(project, program)
-    (project / ".git/hooks").rename(project / ".git/other-hooks")
-    git(project, "config", "core.hooksPath", ".git/other-hooks")
-    return project
-
-
-def missing_objects_of_a_remote(project: Path, program: str) -> Path:
-    """What is missing in a partial clone is fetched, by a program that the configuration names."""
-    tree = git(project, "rev-parse", "HEAD^{tree}")
-    (project / ".git/objects" / tree[:2] / tree[2:]).unlink()
-    for key, value in {
-        "core.repositoryFormatVersion": "1",
-        "extensions.partialClone": "origin",
-        "remote.origin.promisor": "true",
-        "remote.origin.url": "ssh://nowhere/x",
-        "core.sshCommand": f"{program};",
-    }.items():
-        git(project, "config", key, value)
-    return project
-
-
-EFFECTIVE = [
-    monitor,
-    clean_filter,
-    filter_process,
-    filter_with_an_odd_name,
-    attributes_elsewhere,
-    included,
-    included_for_this_folder,
-    monitor_of_a_work_tree,
-    bare_repository_in_a_clone,
-    file_that_leads_elsewhere,
-    submodule,
-    hook,
-    hooks_elsewhere,
-    missing_objects_of_a_remote,
-]
+BARE = """
+git clone --quiet --bare . exp; with_monitor >exp/config; touch exp/refs/heads/keep
+commit_all; git clone --quiet . ../clone"""
+"A folder of an ordinary clone that is a bare repository, with itself as its work tree."
+FILTER = 'git config filter.f.clean "$program; cat"; with_filter f; '
+INCLUDED = "with_monitor >.git/more; git config "
+EFFECTIVE = {
+    "monitor": 'git config core.fsmonitor "$program"',
+    "clean filter": FILTER,
+    "filter process": """
+        git config filter.f.process "$program"; git config filter.f.required true; with_filter f""",
+    "filter with an odd name": 'git config filter.a=b.c.clean "$program; cat"; with_filter a=b.c',
+    "attributes elsewhere": f"""{FILTER}
+        mv .git/info/attributes .git; git config core.attributesFile "$PWD/.git/attributes\"""",
+    "included": f"{INCLUDED} include.path more",
+    "included for this folder": f'{INCLUDED} "includeIf.gitdir:$PWD/.path" more',
+    "monitor of a work tree": """
+        git config extensions.worktreeConfig true; git config --worktree core.fsmonitor "$program\"""",
+    "bare repository in a clone": BARE,
+    "file that leads elsewhere": """
+        git config core.fsmonitor "$program"; mv .git elsewhere; echo gitdir: elsewhere >.git""",
+    "submodule": """
+        git init --quiet ../outer; module=$PWD; cd ../outer; git submodule --quiet add "$module" module
+        commit_all; git -C module config core.fsmonitor "$program\"""",
+    "hook": "with_hook",
+    "hooks elsewhere": """
+        with_hook; mv .git/hooks .git/other-hooks; git config core.hooksPath .git/other-hooks""",
+    # What is missing in a partial clone is fetched, by a program that the configuration names.
+    "missing objects of a remote": """
+        tree=$(git rev-parse HEAD^{tree}); rm -f .git/objects/${tree:0:2}/${tree:2}
+        git config core.repositoryFormatVersion 1; git config extensions.partialClone origin
+        git config remote.origin.promisor true; git config remote.origin.url ssh://nowhere/x
+        git config core.sshCommand "$program;\"""",
+}
 "Traps that `git status` steps into."
+ELSEWHERE = {"bare repository in a clone": "../clone/exp", "submodule": "../outer"}
 
 
 @pytest.mark.parametrize("trap", EFFECTIVE)
-def test_no_program_that_a_repository_names_is_run(project: Path, marker: Path, trap: Trap) -> None:
-    folder = trap(project, f"touch {marker}")
+def test_no_program_that_a_repository_names_is_run(project: Path, marker: Path, trap: str) -> None:
+    shell(project, EFFECTIVE[trap], f"touch {marker}")
+    folder = (project / ELSEWHERE.get(trap, "")).resolve()
     marker.unlink(missing_ok=True)  # some commands that set the trap step into it
     found = revision(folder)
     assert not marker.exists()
@@ -476,39 +270,22 @@ def test_no_program_that_a_repository_names_is_run(project: Path, marker: Path, 
     marker.unlink()
 
 
-def diff_drivers(project: Path, program: str) -> Path:
-    for key in ("diff.external", "diff.d.command", "diff.d.textconv", "merge.d.driver"):
-        git(project, "config", key, program)
-    (project / ".git/info/attributes").write_text("* diff=d merge=d\n")
-    modified(project)
-    return project
+OTHERS = """
+for key in diff.external diff.d.{command,textconv} merge.d.driver core.{pager,askPass,sshCommand,editor} \\
+  pager.status credential.helper; do git config "$key" "$program"; done
+git config alias.status "!$program"; git config alias.rev-parse "!$program"
+echo '* diff=d merge=d' >.git/info/attributes; echo changed >train.py"""
 
 
-def other_programs(project: Path, program: str) -> Path:
-    for key in (
-        "core.pager",
-        "pager.status",
-        "core.askPass",
-        "core.sshCommand",
-        "credential.helper",
-        "core.editor",
-    ):
-        git(project, "config", key, program)
-    git(project, "config", "alias.status", f"!{program}")
-    git(project, "config", "alias.rev-parse", f"!{program}")
-    return project
-
-
-@pytest.mark.parametrize("trap", [diff_drivers, other_programs])
-def test_no_other_program_is_run_either(project: Path, marker: Path, trap: Trap) -> None:
-    folder = trap(project, f"touch {marker}")
+def test_no_other_program_is_run_either(project: Path, marker: Path) -> None:
+    shell(project, OTHERS, f"touch {marker}")
     marker.unlink(missing_ok=True)
-    assert len(revision(folder).commit) == 40
+    assert len(revision(project).commit) == 40
 
 
 def test_no_filter_of_the_user_is_run_since_it_may_depend_on_the_project(project: Path, marker: Path) -> None:
-    git(project, "config", "--global", "filter.f.clean", f"touch {marker}; cat")
-    assert len(revision(filtered(project)).commit) == 40
+    shell(project, FILTER.replace("config", "config --global"), f"touch {marker}")
+    assert len(revision(project).commit) == 40
 
 
 def test_no_git_in_the_project_is_run(project: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,8 +305,7 @@ def test_variables_name_no_program(project: Path, marker: Path, monkeypatch: pyt
 def test_a_filtered_file_is_clean_as_long_as_it_is_not_touched(project: Path) -> None:
     """Like LFS files: the checked-out content differs from the committed one."""
     (project / "weights").write_text("large\n")
-    git(project, "config", "filter.f.clean", "echo pointer")
-    git(project, "config", "filter.f.smudge", "echo large")
+    shell(project, "git config filter.f.clean 'echo pointer'; git config filter.f.smudge 'echo large'")
     (project / ".gitattributes").write_text("weights filter=f\n")
     for path in project.rglob("*"):
         os.utime(path, (1, 1))
@@ -559,7 +335,7 @@ def test_git_has_a_time_limit(project: Path, monkeypatch: pytest.MonkeyPatch) ->
     commit = git(project, "rev-parse", "HEAD")
     monkeypatch.setattr("slurmgen.sync.git.TIMEOUT", 5.0)
     os.mkfifo(project / "sub/.gitignore")
-    untracked(project)
+    (project / "new").touch()
     assert revision(project) == Revision(commit, dirty=True)
 
 
@@ -567,7 +343,8 @@ def test_git_has_a_time_limit(project: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_no_command_runs_what_a_folder_in_a_clone_names(
     project: Path, marker: Path, slurmgen: Run, command: str
 ) -> None:
-    folder = bare_repository_in_a_clone(project, f"touch {marker}")
+    shell(project, BARE, f"touch {marker}")
+    folder = project.parent / "clone/exp"
     marker.unlink(missing_ok=True)
     (folder / "train.py").write_text("")
     words = [command, *JOB, *(["--dry-run"] if command == "submit" else [])]

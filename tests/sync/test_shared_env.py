@@ -28,26 +28,14 @@ def user(tmp_path: Path, testbed: Testbed, slurmgen: Run, monkeypatch: pytest.Mo
     made = User(tmp_path, Testbed(testbed.twin, environ, testbed.folder), slurmgen)
     (made.project / "pyproject.toml").write_text(PYPROJECT)
     (made.project / "where.py").write_text(WHERE)
-    subprocess.run(
-        [PROGRAMS / "uv", "lock", "--offline", "--quiet"], cwd=made.project, check=True, timeout=300
-    )
+    locked(made.project)
     return made
 
 
 def submitted(user: User) -> list[str]:
     """What a job with `python_env = "uv"` prints of its environment: where it is, and where .venv leads."""
-    job_options = [
-        "--framework",
-        "python",
-        "--script",
-        "where.py",
-        "--python-env",
-        "uv",
-        "--time",
-        "00:05:00",
-    ]
-    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(user.remote)]
-    job = user.slurmgen("submit", *way, *job_options).stdout.strip()
+    options = "--framework python --script where.py --python-env uv --time 5 --site generic --via twin"
+    job = user.slurmgen("submit", *options.split(), "--remote-dir", str(user.remote)).stdout.strip()
     assert user.testbed.wait(job) == "COMPLETED"
     settled(user.remote / user.project.name)
     return user.slurmgen("logs", job).stdout.splitlines()[-1].split()
@@ -67,10 +55,19 @@ def test_runs_of_the_same_lock_file_share_one_environment_until_both_are_pruned(
 def test_another_lock_file_makes_another_environment(user: User) -> None:
     first = submitted(user)
     (user.project / "pyproject.toml").write_text(PYPROJECT.replace('"1"', '"2"'))
-    subprocess.run(
-        [PROGRAMS / "uv", "lock", "--offline", "--quiet"], cwd=user.project, check=True, timeout=300
-    )
+    locked(user.project)
     assert submitted(user)[0] != first[0]
+
+
+def project_with(lock: str, tmp_path: Path) -> Path:
+    (tmp_path / "p").mkdir(exist_ok=True)
+    (tmp_path / "p" / "uv.lock").write_text(lock)
+    return tmp_path / "p"
+
+
+def locked(project: Path) -> None:
+    words = [PROGRAMS / "uv", "lock", "--offline", "--quiet"]
+    subprocess.run(words, cwd=project, check=True, timeout=300)
 
 
 def links(folder: Path, python_env: str = "uv") -> set[str]:
@@ -91,9 +88,7 @@ def links(folder: Path, python_env: str = "uv") -> set[str]:
 def test_an_environment_with_code_by_its_path_is_not_shared(
     tmp_path: Path, source: str, shared: bool
 ) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "uv.lock").write_text(LOCK % source)
-    assert links(tmp_path / "p") == ({".venv", ".venv.lock"} if shared else set())
+    assert links(project_with(LOCK % source, tmp_path)) == ({".venv", ".venv.lock"} if shared else set())
 
 
 @pytest.mark.parametrize("text", [None, "", "not [ TOML", "package = 1", "[[package]]\nname = 'x'\n", "\0"])
@@ -104,12 +99,18 @@ def test_without_a_lock_file_that_can_be_read_nothing_is_shared(tmp_path: Path, 
     assert links(tmp_path / "p") == set()
 
 
-@pytest.mark.parametrize("text", ["a." * 50_000 + "a = 1", "x = " + "[" * 50_000, "#" * 10_000_001])
-def test_a_lock_file_that_uv_did_not_write_takes_no_time(tmp_path: Path, text: str) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "uv.lock").write_text(text)
+SLOW = {
+    "dotted": ".".join("a" * 500_000) + " = 1",
+    "deep": "x = " + "[" * 100_000,
+    "large": "#" * 10_000_001,
+    "large, of uv": LOCK % 'registry = "r"' + "#" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("text", SLOW)
+def test_a_lock_file_that_takes_long_to_read_is_not_shared(tmp_path: Path, text: str) -> None:
     begun = time.process_time()
-    assert links(tmp_path / "p") == set()
+    assert links(project_with(SLOW[text], tmp_path)) == set()
     assert time.process_time() - begun < 2
 
 
@@ -117,9 +118,7 @@ def test_a_lock_file_that_uv_did_not_write_takes_no_time(tmp_path: Path, text: s
     "python_env", ["none", "venv:.venv", "uv:/there", "uv:~/there", "uv:../there", "conda:x"]
 )
 def test_only_an_environment_of_uv_within_the_project_is_shared(tmp_path: Path, python_env: str) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "uv.lock").write_text(LOCK % 'virtual = "."')
-    assert links(tmp_path / "p", python_env) == set()
+    assert links(project_with(LOCK % 'virtual = "."', tmp_path), python_env) == set()
 
 
 def test_a_link_in_a_folder_of_the_project_leads_to_the_same_place(tmp_path: Path) -> None:
@@ -133,12 +132,6 @@ def test_a_link_in_a_folder_of_the_project_leads_to_the_same_place(tmp_path: Pat
     assert isinstance(with_environment(Snapshot({}), "uv", (), tmp_path / "cache"), Snapshot)
 
 
-def project_with(lock: str, tmp_path: Path) -> Path:
-    (tmp_path / "p").mkdir(exist_ok=True)
-    (tmp_path / "p" / "uv.lock").write_text(lock)
-    return tmp_path / "p"
-
-
 def test_the_folder_of_the_links_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -150,18 +143,3 @@ def test_the_folder_of_the_links_is_private(tmp_path: Path) -> None:
     (tmp_path / "cache").chmod(0o777)
     with pytest.raises(ConfigError, match="is not safe to use"):
         links(project_with(LOCK % 'registry = "r"', tmp_path))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x = " + "[" * 100_000,
-        ".".join("a" * 500_000) + " = 1",
-        LOCK % 'registry = "r"' + "#" * 10_000_000,
-    ],
-    ids=["deep", "dotted", "large"],
-)
-def test_a_lock_file_that_takes_long_to_read_is_not_shared(text: str, tmp_path: Path) -> None:
-    start = time.process_time()
-    assert links(project_with(text, tmp_path)) == set()
-    assert time.process_time() - start < 5

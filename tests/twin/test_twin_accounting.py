@@ -148,43 +148,9 @@ def test_the_limits_of_a_profile_become_settings_of_sacctmgr() -> None:
     assert partition_qos("small", load_site("olivia").partitions["small"]) is None
 
 
-def test_slurmdbd_conf_is_private_and_the_database_is_removed() -> None:
-    with twin("saga", nodes=1) as testbed:
-        conf, run = testbed.twin.folder / "slurmdbd.conf", testbed.twin.run
-        assert conf.stat().st_mode & 0o777 == 0o600
-        pids = {daemon.name: daemon.pid for daemon in testbed.twin.daemons}
-        assert {"mariadbd", "slurmdbd"} <= pids.keys()
-    assert not run.exists()
-    assert [name for name, pid in pids.items() if command_line(pid or 0)] == []
+def test_a_twin_with_accounting_from_a_slow_start_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are private, restarts are waited for, and the temporary tables of others stay."""
 
-
-def test_the_database_leaves_the_temporary_tables_of_others() -> None:
-    other = Path("/tmp", f"#sql-temptable-{os.getpid()}.MAI")
-    other.touch()
-    try:
-        with twin("saga", nodes=1):
-            assert other.exists()
-    finally:
-        other.unlink(missing_ok=True)
-
-
-def test_a_user_name_with_capitals_has_an_account() -> None:
-    text = slurmdbd_conf(layout(load_site("saga")))
-    assert "Parameters=PreserveCaseUser" in text.splitlines()
-
-
-def test_slurmdbd_replies_once_a_restart_is_done() -> None:
-    with twin("saga", nodes=1) as testbed:
-        killed = [one for one in testbed.twin.daemons if one.name in ("mariadbd", "slurmdbd")]
-        for daemon in killed:
-            os.kill(daemon.pid or 0, signal.SIGKILL)
-        eventually(lambda: all(one.pid is None for one in killed))
-        with patch.dict(os.environ, testbed.environ):
-            up(load_site("saga"), 1)
-        assert "devel" in testbed.run("sacctmgr", "--noheader", "show", "qos", "format=name%30")
-
-
-def test_a_controller_that_starts_slowly_knows_the_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(daemon: Daemon) -> None:
         real(daemon)
         if daemon.name == "slurmctld":  # it has read the accounts, and does not listen yet
@@ -196,9 +162,32 @@ def test_a_controller_that_starts_slowly_knows_the_accounts(monkeypatch: pytest.
 
     real = daemons.start
     monkeypatch.setattr(daemons, "start", start)
+    other = Path("/tmp", f"#sql-temptable-{os.getpid()}.MAI")
+    other.touch()
     with twin("saga", nodes=1) as testbed:
+        monkeypatch.undo()
         accepted = sbatch(testbed, "--account=anything", "--partition=a100", "--gpus=1", "--time=10")
-    assert accepted.returncode == 0, accepted.stderr
+        assert accepted.returncode == 0, accepted.stderr
+        conf, run = testbed.twin.folder / "slurmdbd.conf", testbed.twin.run
+        assert conf.stat().st_mode & 0o777 == 0o600
+        killed = [one for one in testbed.twin.daemons if one.name in ("mariadbd", "slurmdbd")]
+        assert len(killed) == 2
+        for daemon in killed:
+            os.kill(daemon.pid or 0, signal.SIGKILL)
+        eventually(lambda: all(one.pid is None for one in killed))
+        with patch.dict(os.environ, testbed.environ):
+            up(load_site("saga"), 1)
+        assert "devel" in testbed.run("sacctmgr", "--noheader", "show", "qos", "format=name%30")
+        pids = [daemon.pid for daemon in testbed.twin.daemons]
+    assert other.exists()
+    other.unlink()
+    assert not run.exists()
+    assert not [pid for pid in pids if command_line(pid or 0)]
+
+
+def test_a_user_name_with_capitals_has_an_account() -> None:
+    text = slurmdbd_conf(layout(load_site("saga")))
+    assert "Parameters=PreserveCaseUser" in text.splitlines()
 
 
 def test_a_twin_whose_start_was_interrupted_is_started_anew() -> None:

@@ -11,12 +11,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import platformdirs
 import pytest
 
+from slurmgen.errors import TwinError
+from slurmgen.twin import installation
 from slurmgen.twin.daemons import family, listener
 from tests.support.twins import eventually
 
@@ -49,16 +52,16 @@ def pids(folder: Path) -> dict[str, int]:
     return {daemon["name"]: int(Path(daemon["pid_file"]).read_text()) for daemon in daemons}
 
 
+def in_slurm(state: Path, site: str, *argv: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    environ = {**os.environ, "SLURM_CONF": f"{state}/{site}/slurm.conf"}
+    return subprocess.run(argv, env=environ, text=True, check=True, timeout=300, **options)
+
+
 def lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     except FileNotFoundError:
         return False
-
-
-def test_the_next_command_includes_an_account_if_the_site_requires_one(twin: Run) -> None:
-    up = twin("up", "--site", "daic", "--nodes", "1")
-    assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
 
 
 def test_up_prints_the_location_and_the_next_commands(twin: Run, state: Path) -> None:
@@ -85,49 +88,44 @@ def test_up_prints_the_location_and_the_next_commands(twin: Run, state: Path) ->
     assert (state / "generic").stat().st_mode & 0o777 == 0o700
 
 
+def own_site(project: Path, more: str = "") -> None:
+    (project / "slurmgen.toml").write_text("")
+    (project / "site_profiles").mkdir()
+    text = f'name = "mine"\n[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n{more}'
+    (project / "site_profiles/mine.toml").write_text(text)
+
+
 def test_a_site_of_the_project_has_a_twin(twin: Run, tmp_path: Path) -> None:
-    (tmp_path / "slurmgen.toml").write_text("")
-    (tmp_path / "site_profiles").mkdir()
-    (tmp_path / "site_profiles/mine.toml").write_text(
-        'name = "mine"\n[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n'
-    )
+    own_site(tmp_path)
     (tmp_path / "deeper").mkdir()
     up = twin("up", "--site", "mine", "--nodes", "1", cwd=tmp_path / "deeper")
     assert up.returncode == 0, up.stderr
     assert "  main: nodes of 3 CPUs, 1024 MiB, 1 GPU\n" in up.stdout
 
 
-def test_status_shows_nodes_and_jobs_and_exits_with_1_without_a_twin(twin: Run, state: Path) -> None:
+def test_one_twin_from_up_to_down(twin: Run, state: Path, tmp_path: Path) -> None:
     before = twin("status")
     assert (before.returncode, before.stdout) == (1, "no twin runs\n")
-    twin("up", "--site", "daic", "--nodes", "1")
-    environ = {**os.environ, "SLURM_CONF": f"{state}/daic/slurm.conf"}
-    subprocess.run(["sbatch", "--job-name=mine", "--wrap=sleep 600"], env=environ, cwd=state, check=True)
+    up = twin("up", "--site", "daic", "--nodes", "1", "--ssh")
+    assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
+    second = twin("up", "--site", "daic")
+    assert second.returncode == 3
+    assert second.stderr == "error: a twin of daic runs already. End it: slurmgen twin down --site daic\n"
+    daemons = pids(state / "daic")
+    assert set(daemons) == {"munged", "slurmctld", "slurmd-127.0.0.1", "sshd"}
+    run = Path(msgspec.json.decode((state / "daic" / "twin.json").read_bytes())["run"])
+    assert run.stat().st_mode & 0o777 == 0o700
+    stubborn = f"--wrap=echo $$ > pid; {JOB_THAT_IGNORES_TERM}"
+    in_slurm(state, "daic", "sbatch", "--job-name=mine", f"--chdir={tmp_path}", stubborn)
+    eventually((tmp_path / "started").exists)
     status = twin("status", "--site", "daic")
     assert status.returncode == 0
     assert status.stdout.startswith("daic: SLURM_CONF=")
     assert "gpu:a40:3" in status.stdout
     assert "mine" in status.stdout
-
-
-def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Path) -> None:
-    twin("up", "--site", "daic", "--nodes", "1", "--ssh")
-    daemons = pids(state / "daic")
-    run = Path(msgspec.json.decode((state / "daic" / "twin.json").read_bytes())["run"])
-    assert run.stat().st_mode & 0o777 == 0o700
-    assert set(daemons) == {"munged", "slurmctld", "slurmd-127.0.0.1", "sshd"}
-    environ = {**os.environ, "SLURM_CONF": f"{state}/daic/slurm.conf"}
-    subprocess.run(
-        ["sbatch", f"--chdir={tmp_path}", f"--wrap=echo $$ > pid; {JOB_THAT_IGNORES_TERM}"],
-        env=environ,
-        check=True,
-    )
-    eventually((tmp_path / "started").exists)
     down = twin("down")
     assert (down.returncode, down.stdout) == (0, "the twin of daic is stopped\n")
-    left = {name for name, pid in daemons.items() if lives(pid)}
-    assert left == set()
-    assert not lives(int((tmp_path / "pid").read_text()))
+    assert not any(map(lives, [*daemons.values(), int((tmp_path / "pid").read_text())]))
     assert [path.name for path in state.iterdir()] == [".lock"]
     assert not run.exists()
 
@@ -163,13 +161,6 @@ def processes_of(*folders: str | Path) -> list[str]:
     return [line for line in lines if any(str(folder) in line for folder in folders)]
 
 
-def test_a_second_twin_of_a_site_is_rejected(twin: Run) -> None:
-    twin("up", "--site", "daic", "--nodes", "1")
-    second = twin("up", "--site", "daic")
-    assert second.returncode == 3
-    assert second.stderr == "error: a twin of daic runs already. End it: slurmgen twin down --site daic\n"
-
-
 def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     old = pids(state / "daic")
@@ -181,28 +172,24 @@ def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
     assert all(lives(pid) for pid in pids(state / "daic").values())
 
 
-@pytest.mark.parametrize("name", ["sshd", "slurmd-127.0.0.1", "munged"])
-def test_up_restarts_a_dead_daemon(twin: Run, state: Path, name: str) -> None:
+def test_up_restarts_a_dead_daemon(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1", "--ssh")
-    old = pids(state / "daic")
-    os.kill(old[name], signal.SIGKILL)
-    eventually(lambda: not lives(old[name]))
-    again = twin("up", "--site", "daic")
-    assert again.returncode == 0, again.stderr
-    new = pids(state / "daic")
-    assert lives(new.pop(name))
-    assert new == {other: pid for other, pid in old.items() if other != name}
-    ssh = ["ssh", "-F", state / "daic/ssh_config", "daic", "srun echo in"]
-    assert subprocess.run(ssh, capture_output=True, text=True, check=True).stdout == "in\n"
+    for name in ("sshd", "slurmd-127.0.0.1", "munged"):
+        old = pids(state / "daic")
+        os.kill(old[name], signal.SIGKILL)
+        eventually(lambda pid=old[name]: not lives(pid))  # type: ignore[misc]
+        again = twin("up", "--site", "daic")
+        assert again.returncode == 0, again.stderr
+        new = pids(state / "daic")
+        assert lives(new.pop(name))
+        assert new == {other: pid for other, pid in old.items() if other != name}
+        ssh = ["ssh", "-F", state / "daic/ssh_config", "daic", "srun echo in"]
+        assert subprocess.run(ssh, capture_output=True, text=True, check=True).stdout == "in\n"
 
 
 DIRECTIVES = [
-    {"constraint": "gpu80g"},
-    {"constraint": "a100&nvlink|v100"},
-    {"constraint": "[rack1|rack2]"},
-    {"licenses": "scratch,fluent@server:2"},
-    {"tmp": "10G"},
-    {"constraint": "a100", "licenses": "scratch:1", "tmp": "500"},
+    {"constraint": "a100&nvlink|v100", "licenses": "scratch,fluent@server:2", "tmp": "10G"},
+    {"constraint": "[rack1|rack2]", "licenses": "scratch:1", "tmp": "500"},
 ]
 
 
@@ -210,17 +197,12 @@ DIRECTIVES = [
 def test_a_job_with_the_directives_of_the_profile_runs(
     twin: Run, state: Path, tmp_path: Path, directives: dict[str, str]
 ) -> None:
-    (tmp_path / "slurmgen.toml").write_text("")
-    (tmp_path / "site_profiles").mkdir()
-    facts = '[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\n'
     lines = "".join(f'{option} = "{value}"\n' for option, value in directives.items())
-    (tmp_path / "site_profiles/mine.toml").write_text(f'name = "mine"\n{facts}{lines}')
+    own_site(tmp_path, f"[sbatch]\n{lines}")
     assert twin("up", "--site", "mine").returncode == 0
-    options = [f"--{option}={value}" for option, value in directives.items()]
-    command = ["srun", "--nodes=2", *options, "true"]
-    environ = {**os.environ, "SLURM_CONF": f"{state}/mine/slurm.conf"}
-    job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
-    assert job.returncode == 0, job.stderr
+    in_slurm(
+        state, "mine", "srun", "--nodes=2", *[f"--{name}={it}" for name, it in directives.items()], "true"
+    )
 
 
 def can_change_hosts() -> bool:
@@ -292,10 +274,8 @@ def listening(daemons: Iterable[int]) -> set[str]:
 
 def test_a_reused_pid_is_not_killed(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
-    files = [
-        daemon["pid_file"]
-        for daemon in msgspec.json.decode((state / "daic/twin.json").read_bytes())["daemons"]
-    ]
+    facts = msgspec.json.decode((state / "daic/twin.json").read_bytes())
+    files = [daemon["pid_file"] for daemon in facts["daemons"]]
     old = pids(state / "daic")
     for pid in old.values():
         os.kill(pid, signal.SIGKILL)
@@ -329,13 +309,8 @@ exit 1
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
-def test_missing_packages_are_named_with_the_command_to_install_them(
-    twin: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("slurmgen.twin.installation.SBIN", ("/nonexistent",))
-    from slurmgen.errors import TwinError
-    from slurmgen.twin import installation
-
+def test_missing_packages_are_named_with_the_command_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "SBIN", ("/nonexistent",))
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(TwinError) as error:
         installation.programs(*installation.SLURM_PROGRAMS)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,16 +19,14 @@ from msgspec import Struct, structs
 
 from slurmgen import errors
 from slurmgen.errors import ConfigError, ConnectionBroke, ConnectionFailed, HostKeyError, RemoteError
-from slurmgen.remote.frame import Attached, Frame, Framed
-from slurmgen.remote.local import executed, ignored_interrupt, streamed
+from slurmgen.remote.frame import Attached, Frame, Framed, FramedTransport, Running
+from slurmgen.remote.local import Process, ignored_interrupt
 from slurmgen.remote.ssh.config import Destination
 from slurmgen.remote.ssh.prompt import Prompt, restore_terminal_at_exit
 from slurmgen.remote.ssh.sessions import Sessions
 from slurmgen.remote.transport import (
     COMMAND_TIMEOUT,
     NO_LIMIT,
-    Closing,
-    Completed,
     Duplex,
     command_line,
     program,
@@ -259,7 +257,7 @@ _REFUSAL = 0.2
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
 
 
-class OpenSshTransport(Closing):
+class OpenSshTransport(FramedTransport):
     """Runs commands over the shared connection that `connect` found or made."""
 
     shell = ("bash", "-lc")
@@ -275,57 +273,34 @@ class OpenSshTransport(Closing):
         self.where = to.alias
         self.login = login
 
-    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
-        """See Transport.run."""
-        framed = partial(Frame, self.where, self.shell, argv, input)
-        return self._completed(argv, framed, timeout, timeout)
+    def running(
+        self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
+    ) -> Running:
+        """See FramedTransport.running."""
 
-    def _completed(
-        self, argv: Sequence[str], framed: Callable[[], Frame], timeout: float, patience: float
-    ) -> Completed:
-        """A command that has ended; each attempt to open a session has a frame of its own."""
-
-        def begin(ssh: list[str]) -> tuple[Frame, int] | None:
+        def begin(ssh: list[str]) -> Running | None:
             frame = framed()
+            one = Running(frame, Process(self._words(ssh, frame.argv)), timeout, flows=flows)
             try:
-                status = executed(self._words(ssh, frame.argv), frame, None, timeout)
+                one.begin()
+                if frame.out.has_begun or one.status() != FAILED or not _REFUSED.search(frame.err.noise):
+                    return one
             except TimeoutError:
-                raise self._late(argv, frame, timeout) from None
-            return None if _is_refused(frame, status) else (frame, status)
+                one.close()
+                raise self.late(frame, timeout) from None
+            except BaseException:
+                one.close()
+                raise
+            one.close()
+            return None
 
-        frame, status = self._sessions.open(begin, patience)
-        if completed := frame.completed:
-            return completed
-        raise self._no_status(argv, frame, status)
-
-    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
-        """See Transport.stream."""
-
-        def begin(ssh: list[str]) -> tuple[Frame, _Parts] | None:
-            frame = Frame(self.where, self.shell, argv)
-            parts = _Parts(streamed(self._words(ssh, frame.argv), frame, None, timeout))
-            try:
-                parts.begin()
-            except TimeoutError:
-                raise self._late(argv, frame, timeout) from None
-            return None if _is_refused(frame, parts.status) else (frame, parts)
-
-        frame, parts = self._sessions.open(begin, timeout)
-        try:
-            yield from parts
-        except TimeoutError:
-            raise self._late(argv, frame, timeout) from None
-        finally:
-            parts.close()
-        if frame.out.status is None:
-            raise self._no_status(argv, frame, parts.status)
-        frame.check(argv, parts.status)
+        return self._sessions.open(begin, patience)
 
     def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """See Transport.attach."""
         if not terminal:
             framed = partial(Attached, self.where, self.shell, argv)
-            return self._completed(argv, framed, NO_LIMIT, COMMAND_TIMEOUT).returncode
+            return self.completed(framed, NO_LIMIT, COMMAND_TIMEOUT).returncode
 
         def begin(ssh: list[str]) -> int | None:
             # Of an option that is given twice, the first counts. Errors of the command go to the terminal.
@@ -374,46 +349,19 @@ class OpenSshTransport(Closing):
         self._resources.callback(other.close)
         return other._ssh
 
-    def _no_status(self, argv: Sequence[str], frame: Frame, status: int) -> RemoteError:
-        return frame.unfinished(argv, status) if is_shared(self._ssh, self._alias) else self._broken()
+    def unfinished(self, one: Running, status: int) -> RemoteError:
+        """See FramedTransport.unfinished."""
+        return super().unfinished(one, status) if is_shared(self._ssh, self._alias) else self._broken()
+
+    def late(self, frame: Frame, timeout: float) -> RemoteError:
+        """See FramedTransport.late."""
+        if self._master and self._master.is_over():
+            return self._broken()
+        return super().late(frame, timeout)
 
     def _broken(self) -> ConnectionBroke:
         why = self._master.last_message() if self._master else ""
         return ConnectionBroke(f"the connection to {self.where} broke{why}", "Try again.")
-
-    def _late(self, argv: Sequence[str], frame: Frame, timeout: float) -> RemoteError:
-        if self._master and self._master.is_over():
-            return self._broken()
-        return frame.timed_out(argv, timeout)
-
-
-class _Parts:
-    """The parts of a stream, the first one read ahead; `status` is the exit status of ssh at its end."""
-
-    def __init__(self, parts: Generator[bytes, None, int]) -> None:
-        self._parts = parts
-        self._first = b""
-        self.status = 0
-
-    def begin(self) -> None:
-        """Wait for the first part, or the end."""
-        try:
-            self._first = next(self._parts)
-        except StopIteration as end:
-            self.status = end.value
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._first:
-            yield self._first
-            self.status = yield from self._parts
-
-    def close(self) -> None:
-        """End ssh."""
-        self._parts.close()
-
-
-def _is_refused(frame: Frame, status: int) -> bool:
-    return status == FAILED and not frame.out.has_begun and bool(_REFUSED.search(frame.err.noise))
 
 
 def connect(to: Destination, prompt: Prompt | None = None) -> OpenSshTransport:

@@ -2,12 +2,13 @@
 
 import contextlib
 import logging
+import selectors
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -22,8 +23,7 @@ from slurmgen.errors import (
     RemoteError,
     SlurmgenError,
 )
-from slurmgen.remote.frame import BEGIN_TIMEOUT, Attached, Frame, Framed, Output
-from slurmgen.remote.local import END_TIMEOUT
+from slurmgen.remote.frame import Attached, Frame, Framed, FramedTransport, Running
 from slurmgen.remote.ssh import config, host_keys
 from slurmgen.remote.ssh import prompt as ssh_terminal
 from slurmgen.remote.ssh.authenticate import log_in
@@ -35,8 +35,6 @@ from slurmgen.remote.transport import (
     COMMAND_TIMEOUT,
     NO_LIMIT,
     PART,
-    Closing,
-    Completed,
     Duplex,
     command_line,
     ended_by_signal,
@@ -329,7 +327,51 @@ class Stream:
             self._channel.close()
 
 
-class SshTransport(Closing):
+class ChannelSession:
+    """See Session."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self.channel = channel
+        channel.settimeout(None)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(channel, selectors.EVENT_READ)
+
+    def receive(self, seconds: float) -> list[tuple[bool, bytes]]:
+        """See Session."""
+        channel, parts = self.channel, list[tuple[bool, bytes]]()
+        while not parts and self._selector.select(seconds):
+            has_ended = channel.eof_received or channel.closed
+            if channel.recv_ready():
+                parts.append((False, channel.recv(PART)))
+            if channel.recv_stderr_ready():
+                parts.append((True, channel.recv_stderr(PART)))
+            if has_ended and not parts:
+                return [(False, b""), (True, b"")]
+        return parts
+
+    def send(self, part: bytes) -> None:
+        """See Session."""
+        try:
+            self.channel.sendall(part)
+        except paramiko.SSHException as error:
+            raise EOFError from error
+
+    def end_input(self) -> None:
+        """See Session."""
+        with contextlib.suppress(*_BROKEN):
+            self.channel.shutdown_write()
+
+    def status(self, seconds: float) -> int | None:
+        """See Session."""
+        return self.channel.exit_status if self.channel.status_event.wait(seconds) else None
+
+    def close(self) -> None:
+        """See Session."""
+        self._selector.close()
+        _close(self.channel)
+
+
+class SshTransport(FramedTransport):
     """Runs commands over the SSH connection that `connect` made."""
 
     shell = ("bash", "-lc")
@@ -345,70 +387,35 @@ class SshTransport(Closing):
         self.login = link.login
         self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
 
-    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
-        """See Transport.run."""
-        return self._completed(argv, Frame(self.where, self.shell, argv, input), timeout, timeout)
-
-    def _completed(self, argv: Sequence[str], frame: Frame, timeout: float, patience: float) -> Completed:
-        with (
-            ThreadPoolExecutor(2) as pool,
-            self._opened(argv, frame, patience) as channel,
-            _time_limit(channel, timeout) as expired,
-            _time_limit(channel, min(timeout, BEGIN_TIMEOUT), frame) as late,
-        ):
-            stdout = pool.submit(_drain, channel, channel.recv, frame, frame.out)
-            stderr = pool.submit(_drain, channel, channel.recv_stderr, frame, frame.err)
-            _feed(channel, frame.input())
-            stdout.result(), stderr.result()
-            status = _exit_status(channel, frame)
-        if completed := frame.completed:
-            return completed
-        limit = timeout if expired.is_set() or late.is_set() else None
-        raise self._unfinished(argv, frame, channel, status, limit)
-
-    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
-        """See Transport.stream."""
-        frame = Frame(self.where, self.shell, argv)
-        with ThreadPoolExecutor(1) as pool, self._opened(argv, frame, timeout) as channel:
-            channel.settimeout(timeout)
-            _feed(channel, ())
-            # Output and errors share the channel's window: unread errors would stop the output.
-            errors = pool.submit(_drain, channel, channel.recv_stderr, frame, frame.err)
-            begun = time.monotonic()
-            try:
-                while frame.out.status is None and (chunk := channel.recv(65536)):
-                    if known := frame.out.add(chunk):
-                        yield known
-                    if not frame.out.has_begun and time.monotonic() - begun > timeout:
-                        raise TimeoutError
-            except TimeoutError:
-                raise frame.timed_out(argv, timeout) from None
-            except _BROKEN:
-                raise self._no_status(argv, frame, channel, -1) from None
-            with _time_limit(channel, timeout) as expired:  # a host may send neither an exit status nor EOF
-                if frame.out.status != 0:
-                    errors.result()
-                status = _exit_status(channel, frame)
-            if frame.out.status is None:
-                raise self._unfinished(argv, frame, channel, status, timeout if expired.is_set() else None)
-            frame.check(argv, status)
+    def running(
+        self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
+    ) -> Running:
+        """See FramedTransport.running."""
+        frame = framed()
+        channel = self._session(patience)
+        try:
+            self._execute(channel, frame.argv, patience, frame.command)
+            return Running(frame, ChannelSession(channel), timeout, flows=flows)
+        except BaseException:
+            _close(channel)
+            raise
 
     def attach(self, argv: Sequence[str], *, terminal: bool) -> int:
         """See Transport.attach."""
         if not terminal:
-            frame = Attached(self.where, self.shell, argv)
-            return self._completed(argv, frame, NO_LIMIT, COMMAND_TIMEOUT).returncode
+            framed = partial(Attached, self.where, self.shell, argv)
+            return self.completed(framed, NO_LIMIT, COMMAND_TIMEOUT).returncode
         channel = self._session(COMMAND_TIMEOUT)
         try:
             status = ssh_terminal.attach_terminal(
-                channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT)
+                channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT, argv)
             )
         except _BROKEN:
-            raise self._no_status(argv, None, channel, -1) from None
+            status = -1
         finally:
             _close(channel)
         if status < 0:
-            raise self._no_status(argv, None, channel, -1)
+            raise self._broken(channel) or ended_by_signal(argv, self.where)
         return status
 
     def dial(self, host: str, port: int) -> Duplex:
@@ -426,7 +433,7 @@ class SshTransport(Closing):
         """See Transport.pipe."""
         frame = Frame(self.where, self.shell, argv)
         channel = self._session(COMMAND_TIMEOUT)
-        self._execute(channel, frame.argv, COMMAND_TIMEOUT)
+        self._execute(channel, frame.argv, COMMAND_TIMEOUT, argv)
         return Framed(Stream(channel), frame)
 
     def close(self) -> None:
@@ -450,46 +457,37 @@ class SshTransport(Closing):
             return self._sessions.open(begin, timeout)
         raise AssertionError  # pragma: no cover (`translated` suppresses no error)
 
-    @contextlib.contextmanager
-    def _opened(self, argv: Sequence[str], frame: Frame, timeout: float) -> Iterator[paramiko.Channel]:
-        channel = self._session(timeout)
-        try:
-            self._execute(channel, frame.argv, timeout, argv)
-            yield channel
-        finally:
-            frame.give_up()
-            _close(channel)
-
     def _execute(
-        self,
-        channel: paramiko.Channel,
-        framed: Sequence[str],
-        timeout: float,
-        argv: Sequence[str] = (),
+        self, channel: paramiko.Channel, framed: Sequence[str], timeout: float, command: Sequence[str]
     ) -> None:
-        with translated(**self._names), _time_limit(channel, timeout) as expired:
+        expired = threading.Event()
+
+        def expire() -> None:
+            expired.set()
+            _close(channel)  # it then waits no longer for the reply of the host
+
+        timer = threading.Timer(timeout, expire)
+        timer.daemon = True
+        timer.start()
+        with translated(**self._names):
             try:
                 channel.exec_command(command_line(framed))
             except paramiko.SSHException:
                 if not expired.is_set():
                     raise
+            finally:
+                timer.cancel()
         if expired.is_set():
-            raise timed_out(argv or framed, self.where, timeout)
+            raise timed_out(command, self.where, timeout)
 
-    def _unfinished(
-        self,
-        argv: Sequence[str],
-        frame: Frame,
-        channel: paramiko.Channel,
-        status: int,
-        expired: float | None,
-    ) -> RemoteError:
-        """The error for a command whose end was not received; `expired` is its timeout, if that is why."""
-        return frame.timed_out(argv, expired) if expired else self._no_status(argv, frame, channel, status)
+    def unfinished(self, one: Running, status: int) -> RemoteError:
+        """See FramedTransport.unfinished."""
+        assert isinstance(one.session, ChannelSession)  # noqa: S101 (`running` made it)
+        broken = self._broken(one.session.channel) if status < 0 else None
+        return broken or super().unfinished(one, status)
 
-    def _no_status(
-        self, argv: Sequence[str], frame: Frame | None, channel: paramiko.Channel, status: int
-    ) -> RemoteError:
+    def _broken(self, channel: paramiko.Channel) -> ConnectionFailed | None:
+        """The error of a connection that broke; None if it is open."""
         connection = channel.get_transport()
         if any(link.keepalive.timed_out for link in self._links if link.connection is connection):
             return ConnectionFailed(
@@ -497,9 +495,9 @@ class SshTransport(Closing):
                 "Check the network, and try again.",
             )
         # paramiko closes the channels of a broken connection before it calls that inactive.
-        if status < 0 and not (connection.is_active() and connection.saved_exception is None):
+        if not (connection.is_active() and connection.saved_exception is None):
             return ConnectionBroke(f"the connection to {self.where} broke", "Try again.")
-        return frame.unfinished(argv, status) if frame else ended_by_signal(argv, self.where)
+        return None
 
 
 def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
@@ -511,69 +509,6 @@ def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
     with contextlib.ExitStack() as resources:
         return SshTransport(logged_in(to, prompt, resources), to, resources.pop_all())
     raise AssertionError  # pragma: no cover (an ExitStack suppresses nothing)
-
-
-def _drain(channel: paramiko.Channel, receive: Callable[[int], bytes], frame: Frame, output: Output) -> None:
-    """Keep everything that arrives. If that is too much, close the channel, which ends every wait for it."""
-    try:
-        while output.status is None and (part := _received(channel, receive)):
-            frame.add(output, part)
-    except (RemoteError, OSError):  # too much, or the output of this process has no reader
-        _close(channel)
-        raise
-    finally:
-        if output is frame.out:
-            frame.give_up()
-
-
-def _exit_status(channel: paramiko.Channel, frame: Frame) -> int:
-    """The exit status of a channel, -1 if there is none; a command's own status has arrived before."""
-    channel.status_event.wait(END_TIMEOUT if frame.out.status is not None else None)
-    return channel.exit_status
-
-
-def _received(channel: paramiko.Channel, receive: Callable[[int], bytes]) -> bytes:
-    """The next part of a stream, however long it takes: only standard output has a time limit."""
-    while True:
-        try:
-            return receive(65536)
-        except TimeoutError:
-            continue
-        except _BROKEN:  # its exit status reports why
-            _close(channel)
-            return b""
-
-
-@contextlib.contextmanager
-def _time_limit(
-    channel: paramiko.Channel, seconds: float, frame: Frame | None = None
-) -> Iterator[threading.Event]:
-    """Close the channel after some seconds, which ends every wait; with a frame, only if it has not begun."""
-    expired = threading.Event()
-
-    def close() -> None:
-        if frame and frame.out.has_begun:
-            return
-        expired.set()
-        _close(channel)
-
-    timer = threading.Timer(seconds, close)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield expired
-    finally:
-        timer.cancel()
-
-
-def _feed(channel: paramiko.Channel, parts: Iterable[bytes]) -> None:
-    for chunk in parts:
-        try:
-            channel.sendall(chunk)
-        except _BROKEN:  # the command or the connection ended; the exit status reports which
-            break
-    with contextlib.suppress(*_BROKEN):
-        channel.shutdown_write()
 
 
 def _close(channel: paramiko.Channel) -> None:

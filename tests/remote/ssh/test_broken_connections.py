@@ -17,12 +17,12 @@ from slurmgen.status import logs
 from slurmgen.status.follow import LONGEST_PAUSE, PATIENCE, follow_through
 from slurmgen.status.logs import Followed, Shown
 from tests.conftest import Run
+from tests.remote.ssh.test_authenticate import CONNECT
 from tests.support.links import Fault, Link, link
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
 JOB = JobId("12")
-CONNECT = {"paramiko": paramiko.connect, "openssh": openssh.connect}
 LOG = random.Random(1).randbytes(800_000)  # noqa: S311
 AFTER_LOGIN = 8_000
 "Bytes from the server after which a login is complete."
@@ -123,8 +123,9 @@ class Silent:
 class Clock:
     """Time that passes only during sleep."""
 
+    now = 0.0
+
     def __init__(self) -> None:
-        self.now = 0.0
         self.pauses: list[float] = []
 
     def sleep(self, seconds: float) -> None:
@@ -194,43 +195,31 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """A client that considers a connection broken after three seconds of silence."""
     monkeypatch.setattr(paramiko, "INTERVAL", 0.5)
     monkeypatch.setattr(paramiko, "SILENCE", 3.0)
-    monkeypatch.setattr(paramiko, "SILENCE", 3.0)
     monkeypatch.setitem(openssh._ALWAYS, "ServerAliveInterval", "1")
     monkeypatch.setitem(openssh._ALWAYS, "ServerAliveCountMax", "3")
     return str(request.param)
 
 
-@pytest.mark.parametrize(
-    ("fault", "command", "data"),
-    [
-        (Fault("stall", AFTER_LOGIN), ["sh", "-c", "head -c 100000 /dev/zero; sleep 300"], b""),
-        (Fault("stall", 100_000, upwards=True), ["sh", "-c", "cat > /dev/null"], b"x" * 8_000_000),
-    ],
-    ids=["receiving", "sending"],
-)
-def test_a_silent_connection_is_detected(
-    server: Server, tmp_path: Path, impatient: str, fault: Fault, command: list[str], data: bytes
-) -> None:
+STALLS = {
+    "receiving": (Fault("stall", AFTER_LOGIN), "head -c 100000 /dev/zero; sleep 300", b""),
+    "sending": (Fault("stall", 100_000, upwards=True), "cat > /dev/null", b"x" * 8_000_000),
+    "a stream": (Fault("stall", AFTER_LOGIN), "head -c 100000 /dev/zero; sleep 300", None),
+}
+
+
+@pytest.mark.parametrize("stall", STALLS)
+def test_a_silent_connection_is_detected(server: Server, tmp_path: Path, impatient: str, stall: str) -> None:
+    fault, script, data = STALLS[stall]
+    argv = ["sh", "-c", script]
+    silent = r"nothing arrived from far for 3 seconds|connection to far broke"
     with (
         link(server.port, fault) as bad,
         CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as transport,
-        # Not detected, it would be a TimedOut.
-        pytest.raises(
-            ConnectionFailed, match=r"nothing arrived from far for 3 seconds|connection to far broke"
-        ),
+        pytest.raises(ConnectionFailed, match=silent),  # not detected, it would be a TimedOut
     ):
-        transport.run(command, input=data, timeout=200)
-
-
-def test_a_silent_connection_is_detected_while_a_stream_is_read(
-    server: Server, tmp_path: Path, impatient: str
-) -> None:
-    with (
-        link(server.port, Fault("stall", AFTER_LOGIN)) as bad,
-        CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as transport,
-        pytest.raises(ConnectionFailed),
-    ):
-        list(transport.stream(["sh", "-c", "head -c 100000 /dev/zero; sleep 300"], timeout=200))
+        list(transport.stream(argv, timeout=200)) if data is None else transport.run(
+            argv, input=data, timeout=200
+        )
 
 
 def test_an_idle_connection_receives_keepalives(

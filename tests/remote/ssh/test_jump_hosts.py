@@ -7,8 +7,7 @@ import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
 from slurmgen.remote.ssh.config import destination
-from slurmgen.remote.ssh.paramiko import connect
-from tests.remote.ssh.test_authenticate import FakePrompt
+from tests.remote.ssh.test_authenticate import CONNECT, FakePrompt
 from tests.support.sshd import Server, closed_port, keygen, privilege_separation_folder, sshd
 
 
@@ -47,8 +46,8 @@ class Chain:
         (self.folder / "ssh_config").write_text("".join(blocks))
         return str(self.folder / "ssh_config")
 
-    def echo(self, ask: FakePrompt | None = None) -> str:
-        with connect(destination("far", self.config()), ask) as transport:
+    def echo(self, client: str = "paramiko", ask: FakePrompt | None = None) -> str:
+        with CONNECT[client](destination("far", self.config()), ask) as transport:
             return transport.run(["echo", "in"], timeout=60).out.strip()
 
 
@@ -57,27 +56,37 @@ def chain(tmp_path: Path, server: Server, gates: tuple[Server, Server]) -> Chain
     return Chain(tmp_path, server, *gates)
 
 
-def test_a_host_is_reached_through_two_jump_hosts(chain: Chain) -> None:
-    assert chain.echo() == "in"
-
-
-def test_jump_hosts_may_be_a_list(chain: Chain) -> None:
+@pytest.mark.parametrize("client", CONNECT)
+def test_a_host_is_reached_through_two_jump_hosts_also_in_a_list(chain: Chain, client: str) -> None:
+    assert chain.echo(client) == "in"
     chain.jumps = {"far": "outer,inner"}
-    assert chain.echo() == "in"
+    assert chain.echo(client) == "in"
 
 
 def test_the_login_names_the_key_of_each_host(chain: Chain) -> None:
-    with connect(destination("far", chain.config())) as transport:
+    with CONNECT["paramiko"](destination("far", chain.config())) as transport:
         assert transport.login.split(", then ") == [
             str(chain.keys[name]) for name in ("outer", "inner", "far")
         ]
 
 
+@pytest.mark.parametrize("client", CONNECT)
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
-def test_each_hosts_key_is_checked(chain: Chain, name: str) -> None:
+def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_line_to_add(
+    chain: Chain, name: str, client: str
+) -> None:
     chain.known[name] = ""
-    with pytest.raises(HostKeyError, match=rf"the host key of {name} .* is not known: ssh-ed25519 SHA256:"):
-        chain.echo()
+    unknown = rf"the host key of {name} \(127.0.0.1 port .* is not known: ssh-ed25519 SHA256:"
+    with pytest.raises(HostKeyError, match=unknown) as caught:
+        chain.echo(client)
+    assert str(caught.value).splitlines()[-1] == chain.hosts[name].known_line.strip()
+
+
+@pytest.mark.parametrize("client", CONNECT)
+def test_a_changed_key_of_a_jump_host_is_reported_with_its_name(chain: Chain, client: str) -> None:
+    chain.known["inner"] = f"{chain.hosts['inner'].name} {chain.hosts['far'].host_key}\n"
+    with pytest.raises(HostKeyError, match=r"THE HOST KEY OF inner \(.* HAS CHANGED"):
+        chain.echo(client)
 
 
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
@@ -94,7 +103,7 @@ def test_a_prompt_names_its_host(chain: Chain, tmp_path: Path) -> None:
             file.write(locked.with_suffix(".pub").read_text())
         chain.keys[name] = locked
     prompt = FakePrompt("outer", "far")
-    assert chain.echo(prompt) == "in"
+    assert chain.echo(ask=prompt) == "in"
     assert prompt.prompts == [f"Passphrase of {chain.keys[name]}: " for name in ("outer", "far")]
 
 

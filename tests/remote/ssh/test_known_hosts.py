@@ -6,6 +6,7 @@ import tempfile
 from base64 import b64decode, b64encode
 from pathlib import Path
 
+import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from slurmgen.errors import ConfigError, HostKeyError
 from slurmgen.remote.ssh import host_keys
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
+from tests.remote.ssh.test_authenticate import CONNECT
 from tests.support.sshd import Server, keygen
 
 # `name` is `[127.0.0.1]:PORT`, `key` the server's key, `other` a key of another server.
@@ -152,6 +154,90 @@ def test_a_host_key_alias_means_what_it_means_to_ssh(
     text = filled(line.replace("{hashed}", hashed(tmp_path, "gate", other)), server, other, tmp_path)
     config = server.config(tmp_path, known=text, more=f"HostKeyAlias {alias}")
     assert slurmgen_accepts(config) == ssh_accepts(config)
+
+
+CLIENTS = pytest.mark.parametrize("client", CONNECT)
+
+
+def let_in(client: str, server: Server, folder: Path, known_hosts: str, more: str = "") -> bool:
+    config = server.config(folder, known=known_hosts, more=more)
+    with CONNECT[client](destination("far", config)) as transport:
+        return transport.run(["true"], timeout=20).returncode == 0
+
+
+def fingerprint(key: Path) -> str:
+    reply = subprocess.run(["ssh-keygen", "-lf", key], capture_output=True, text=True, check=True)
+    return reply.stdout.split()[1]
+
+
+@CLIENTS
+def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_line_to_add(
+    server: Server, tmp_path: Path, client: str
+) -> None:
+    with pytest.raises(HostKeyError, match="is not known: ssh-ed25519 SHA256:") as caught:
+        let_in(client, server, tmp_path, "")
+    message = str(caught.value)
+    assert fingerprint(server.folder / "host_key.pub") in message
+    assert f"run `ssh -F {tmp_path}/ssh_config far` once" in message
+    assert str(tmp_path / "known_hosts") in message
+    line = message.splitlines()[-1]
+    assert line == f"{server.name} {server.host_key}"
+    assert (tmp_path / "known_hosts").read_text() == ""
+    assert let_in(client, server, tmp_path, line)
+
+
+@CLIENTS
+def test_nothing_makes_an_unknown_host_known(server: Server, tmp_path: Path, client: str) -> None:
+    for more in ("StrictHostKeyChecking no", "NoHostAuthenticationForLocalhost yes"):
+        with pytest.raises(HostKeyError):
+            let_in(client, server, tmp_path, "", more)
+    assert (tmp_path / "known_hosts").read_text() == ""
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
+def test_a_changed_key_is_refused_loudly_with_both_fingerprints(
+    server: Server, tmp_path: Path, kind: str
+) -> None:
+    other = keygen(tmp_path / "other", kind)
+    line = f"{server.name} {other.with_suffix('.pub').read_text()}"
+    with pytest.raises(HostKeyError, match="HAS CHANGED"):
+        let_in("openssh", server, tmp_path, line)
+    with pytest.raises(HostKeyError, match="HAS CHANGED") as caught:
+        let_in("paramiko", server, tmp_path, line)
+    for part in (fingerprint(other), fingerprint(server.folder / "host_key.pub"), "ssh-keygen -R"):
+        assert part in str(caught.value)
+
+
+def test_a_revoked_key_is_reported_as_revoked(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(HostKeyError, match="is revoked"):
+        let_in("paramiko", server, tmp_path, f"{server.known_line}@revoked {server.known_line}")
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "is_known"),
+    [
+        ("login.site.org", "login.site.org", True),
+        ("login.site.org", "login2.site.org", False),
+        ("*.site.org", "login.site.org", True),
+        ("login?.site.org", "login1.site.org", True),
+        ("*.site.org,!bad.site.org", "bad.site.org", False),
+        ("other,login.site.org", "login.site.org", True),
+        ("[login.site.org]:22", "login.site.org", False),
+        ("|1|bad|bad", "login.site.org", False),
+    ],
+)
+def test_a_name_with_the_usual_port_is_a_pattern(
+    server: Server, tmp_path: Path, names: str, host: str, is_known: bool
+) -> None:
+    (tmp_path / "known").write_text(f"# mine\n\n{names}  {server.host_key} a comment\n")
+    assert bool(list(host_keys.known_entries(tmp_path / "known", host))) == is_known
+
+
+def test_the_types_of_known_keys_are_requested_first(server: Server, tmp_path: Path) -> None:
+    rsa = keygen(tmp_path / "rsa", "rsa").with_suffix(".pub").read_text()
+    to = destination("far", server.config(tmp_path, known=f"{server.name} {rsa}"))
+    available = paramiko.Transport._preferred_keys
+    assert host_keys.known(to).algorithms(available)[:2] == ["rsa-sha2-512", "rsa-sha2-256"]
 
 
 def test_every_file_counts(server: Server, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,47 +13,49 @@ import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote.route import Route, open_route
-from slurmgen.remote.ssh import openssh, paramiko
 from slurmgen.remote.ssh.config import destination
+from tests.remote.ssh.test_authenticate import CONNECT
 from tests.remote.ssh.test_broken_connections import config
 from tests.support.links import Fault, link
 from tests.support.sshd import Server, keygen, privilege_separation_folder, sshd
 
-CONNECT = {"paramiko": paramiko.connect, "openssh": openssh.connect}
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that allows one session on a connection."""
+    privilege_separation_folder()
+    with sshd(tmp_path_factory.mktemp("narrow"), more="MaxSessions 1") as server:
+        yield server
 
 
 @pytest.mark.parametrize("client", CONNECT)
 def test_commands_beside_a_stream_work_where_a_connection_has_one_session(
-    tmp_path: Path, client: str
+    narrow: Server, tmp_path: Path, client: str
 ) -> None:
-    privilege_separation_folder()
-    (tmp_path / "narrow").mkdir()
-    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server:
-        to = destination("far", server.config(tmp_path))
-        with CONNECT[client](to) as one, ThreadPoolExecutor(3) as pool:
-            for number in range(5):
-                assert one.run(["echo", str(number)], timeout=60).out == f"{number}\n"
-            stream = one.stream(["sh", "-c", "echo one; exec sleep 100"], timeout=60)
-            assert next(stream) == b"one\n"
-            asked = pool.map(lambda word: one.run(["cat"], input=word, timeout=60).stdout, [b"a", b"b", b"c"])
-            assert list(asked) == [b"a", b"b", b"c"]
-            stream.close()  # type: ignore[attr-defined]
+    to = destination("far", narrow.config(tmp_path))
+    with CONNECT[client](to) as one, ThreadPoolExecutor(3) as pool:
+        for number in range(5):
+            assert one.run(["echo", str(number)], timeout=60).out == f"{number}\n"
+        stream = one.stream(["sh", "-c", "echo one; exec sleep 100"], timeout=60)
+        assert next(stream) == b"one\n"
+        asked = pool.map(lambda word: one.run(["cat"], input=word, timeout=60).stdout, [b"a", b"b", b"c"])
+        assert list(asked) == [b"a", b"b", b"c"]
+        stream.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("client", CONNECT)
 def test_an_attached_command_reads_and_writes_beside_a_stream_as_it_goes(
-    tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
+    narrow: Server, tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    privilege_separation_folder()
-    (tmp_path / "narrow").mkdir()
-    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server, contextlib.ExitStack() as ends:
-        (server.home / ".bash_profile").write_text("echo banner; echo banner >&2; read -r eaten\n")
+    with contextlib.ExitStack() as ends:
+        ends.callback((narrow.home / ".bash_profile").unlink)
+        (narrow.home / ".bash_profile").write_text("echo banner; echo banner >&2; read -r eaten\n")
         here = {}
         for name in ("stdin", "stdout", "stderr"):
             here[name], other = map(ends.enter_context, socket.socketpair())
             stream = ends.enter_context(other.makefile("rwb"))
             monkeypatch.setattr(sys, name, SimpleNamespace(buffer=stream, fileno=other.fileno))
-        to = destination("far", server.config(tmp_path))
+        to = destination("far", narrow.config(tmp_path))
         with CONNECT[client](to) as one, ThreadPoolExecutor(1) as pool:
             beside = one.stream(["sh", "-c", "echo one; exec sleep 100"], timeout=60)
             assert next(beside) == b"one\n"

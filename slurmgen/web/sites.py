@@ -88,6 +88,11 @@ class Listed(Struct, frozen=True):
     facts: Overview | None = None
     error: str = ""
 
+    @property
+    def title(self) -> str:
+        """Its title; its name if the profile states none, or is not valid."""
+        return (self.facts and self.facts.title) or self.name
+
 
 class Profiles(Struct, frozen=True):
     """Where the profiles of a server come from."""
@@ -100,12 +105,12 @@ class Profiles(Struct, frozen=True):
         return profile_paths(self.project, personal=not self.public)
 
     def site(self, name: str) -> Site:
-        """The site of a known name.
+        """The site of that name.
 
         Raises:
-            ConfigError: the profile is not valid.
+            ConfigError: there is no such profile, or it is not valid.
         """
-        return load_site(name, self.project, personal=not self.public)
+        return _bundled_site(name) if self.public else load_site(name, self.project)
 
     def files(self, name: str) -> tuple[tuple[Path, str], ...]:
         """The file of a profile and those that it extends, each with its origin."""
@@ -123,6 +128,11 @@ def _listed(profiles: Profiles) -> Iterator[Listed]:
             yield Listed(name, origin(path), overview(profiles.site(name)))
         except ConfigError as error:
             yield Listed(name, origin(path), error=str(error))
+
+
+@cache
+def _bundled_site(name: str) -> Site:
+    return load_site(name, personal=False)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Barrier, Event, Thread
@@ -16,7 +17,7 @@ from slurmgen.remote.transport import Transport
 from slurmgen.web.jobs.poller import REFUSED, Connections
 from tests.remote.ssh.test_prompt import Screen
 from tests.support.questions import PASSWORD
-from tests.support.sshd import Server, keygen, privilege_separation_folder, sshd
+from tests.support.sshd import keygen, privilege_separation_folder, sshd
 
 SITE = Route(site="olivia", via="local")
 
@@ -157,34 +158,33 @@ use()
 """
 
 
-def test_a_site_asks_for_its_passphrase_once_until_the_user_tries_again(tmp_path: Path) -> None:
+def _screen(folder: Path, where: str, use: Callable[[Screen], str]) -> str:
+    """What a terminal shows while that program runs, with a key that has a passphrase."""
     privilege_separation_folder()
-    (tmp_path / "host").mkdir()
-    key = keygen(tmp_path / "locked", passphrase=PASSWORD)
-    with sshd(tmp_path / "host") as server:
+    (folder / "host").mkdir()
+    key = keygen(folder / "locked", passphrase=PASSWORD)
+    with sshd(folder / "host") as server:
         (server.folder / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
-        command = [sys.executable, "-c", PAGE, server.config(tmp_path, key=key)]
-        with closing(Screen("foreground", *command, cwd=tmp_path)) as screen:
-            for number in range(ATTEMPTS):
-                screen.until_count("Passphrase of ", number + 1)
-                screen.type("wrong\n")
-            screen.until_count("Passphrase of ", ATTEMPTS + 1)
-            screen.type(f"{PASSWORD}\n")
-            text = screen.until("echo True")
+        command = [sys.executable, "-c", PAGE, server.config(folder, key=key)]
+        with closing(Screen(where, *command, cwd=folder)) as screen:
+            return use(screen)
+
+
+def test_a_site_asks_for_its_passphrase_once_until_the_user_tries_again(tmp_path: Path) -> None:
+    def types(screen: Screen) -> str:
+        for number in range(ATTEMPTS):
+            screen.until_count("Passphrase of ", number + 1)
+            screen.type("wrong\n")
+        screen.until_count("Passphrase of ", ATTEMPTS + 1)
+        screen.type(f"{PASSWORD}\n")
+        return screen.until("echo True")
+
+    text = _screen(tmp_path, "foreground", types)
     assert text.count("Passphrase of ") == ATTEMPTS + 1
-    assert re.findall("refused|reached|ended 0", text) == ["refused"] * 2 + ["reached"] * 2 + [
-        "refused",
-        "ended 0",
-    ]
+    found = re.findall("refused|reached|ended 0", text)
+    assert found == ["refused"] * 2 + ["reached"] * 2 + ["refused", "ended 0"]
 
 
-def test_a_server_in_the_background_prompts_for_nothing(server: Server, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        PAGE,
-        server.config(tmp_path, key=keygen(tmp_path / "locked", passphrase=PASSWORD)),
-    ]
-    with closing(Screen("background", *command, cwd=tmp_path)) as screen:
-        text = screen.until("echo True")
+def test_a_server_in_the_background_prompts_for_nothing(tmp_path: Path) -> None:
+    text = _screen(tmp_path, "background", lambda screen: screen.until("echo True"))
     assert (text.count("refused"), text.count("Passphrase of "), "ended 0" in text) == (5, 0, True)

@@ -12,16 +12,13 @@ from starlette.testclient import TestClient
 
 from slurmgen.files import config_folder
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.web import Settings, create_app
-from tests.support.web import DESKTOP, PHONE, PUBLIC, opened, served
+from tests.support.web import DESKTOP, PHONE, Served, opened
 from tests.web.test_generator import (
-    HEADERS,
     _block,
     _rendered,
     _script,
     _visible_text,
     _without_command,
-    local_client,
 )
 
 SITES = ("daic", "olivia", "generic", "lumi-g", "perlmutter", "jean-zay")
@@ -60,14 +57,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def page() -> TestClient:
-    return local_client()
-
-
-def _same(page: TestClient, words: list[str], **texts: str) -> str:
+def _same(user: TestClient, words: list[str], **texts: str) -> str:
     """The script of a form, which is the one of these words and of the command that the page shows."""
-    html = page.post("/generator", data=texts).text
+    html = user.post("/generator", data=texts).text
     script = _script(html)
     assert script, _visible_text(html)
     assert script == _rendered(words)[0]
@@ -78,9 +70,9 @@ def _same(page: TestClient, words: list[str], **texts: str) -> str:
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("job", LAUNCHERS)
 def test_a_job_of_the_project_has_the_bytes_of_the_command_line(
-    page: TestClient, job: str, site: str
+    user: TestClient, job: str, site: str
 ) -> None:
-    html = _same(page, [job, "--site", site], job=job, site=site)
+    html = _same(user, [job, "--site", site], job=job, site=site)
     assert _block(html, "as-command") == f"slurmgen render {job} --site {site}"
 
 
@@ -97,10 +89,10 @@ CHANGED = [
 @pytest.mark.parametrize(("words", "texts", "field"), CHANGED, ids=range(len(CHANGED)))
 @pytest.mark.parametrize("site", ["daic", "olivia"])
 def test_a_change_is_an_option_and_its_toml_makes_the_same_script(
-    page: TestClient, project: Path, words: list[str], texts: dict[str, str], field: str, site: str
+    user: TestClient, project: Path, words: list[str], texts: dict[str, str], field: str, site: str
 ) -> None:
     at = words.index("--") if "--" in words else len(words)
-    html = _same(page, [*words[:at], "--site", site, *words[at:]], site=site, **texts)
+    html = _same(user, [*words[:at], "--site", site, *words[at:]], site=site, **texts)
     toml, script, path = _block(html, "as-toml"), _script(html), project / "slurmgen.toml"
     assert field in toml
     replaced = '[job.ddp.site.olivia]\ntime = "00:30:00"\n'
@@ -111,8 +103,8 @@ def test_a_change_is_an_option_and_its_toml_makes_the_same_script(
     assert _without_command(again) == _without_command(script)
 
 
-def test_each_value_of_the_files_is_shown_with_its_source(page: TestClient) -> None:
-    html = page.post("/generator", data={"job": "ddp", "site": "olivia"}).text
+def test_each_value_of_the_files_is_shown_with_its_source(user: TestClient) -> None:
+    html = user.post("/generator", data={"job": "ddp", "site": "olivia"}).text
     for name, value, source in (
         ("time", "00:30:00", "slurmgen.toml [job.ddp.site.olivia]"),
         ("python_env", "none", "slurmgen.toml [defaults]"),
@@ -124,14 +116,14 @@ def test_each_value_of_the_files_is_shown_with_its_source(page: TestClient) -> N
         assert hint[1].startswith(f"Default: {value}, from {source}")
     assert ">SEED: from slurmgen.toml [defaults].<" in html
     assert (
-        'id="hint-gpus" data-written="8"' in page.post("/generator", data={"job": "", "site": "lumi-g"}).text
+        'id="hint-gpus" data-written="8"' in user.post("/generator", data={"job": "", "site": "lumi-g"}).text
     )
 
 
-def test_the_framework_of_the_program_is_shown_with_its_line(page: TestClient, project: Path) -> None:
+def test_the_framework_of_the_program_is_shown_with_its_line(user: TestClient, project: Path) -> None:
     (project / "train.py").write_text("import lightning as L\n\nL.Trainer()\n")
     (project / "slurmgen.toml").write_text('[job.a]\nscript = "train.py"\ngpus = 2\n')
-    html = _same(page, ["a", "--site", "generic"], job="a", site="generic")
+    html = _same(user, ["a", "--site", "generic"], job="a", site="generic")
     assert "Default: lightning, from train.py:3" in html
     assert "framework: lightning, from train.py:3" in _visible_text(html)
 
@@ -146,35 +138,34 @@ def test_the_framework_of_the_program_is_shown_with_its_line(page: TestClient, p
         ({"job": "ddp", "site": "nowhere"}, "there is no site 'nowhere'"),
     ],
 )
-def test_what_is_wrong_is_refused(page: TestClient, texts: dict[str, str], fact: str) -> None:
-    assert fact in _visible_text(page.post("/generator", data=texts).text)
+def test_what_is_wrong_is_refused(user: TestClient, texts: dict[str, str], fact: str) -> None:
+    assert fact in _visible_text(user.post("/generator", data=texts).text)
 
 
 def test_templates_and_files_that_are_missing_count_as_on_the_command_line(
-    page: TestClient, project: Path
+    user: TestClient, project: Path
 ) -> None:
     (project / "templates").mkdir()
     (project / "templates" / "header.j2").write_text("# ours\n")
     (project / "train.py").unlink()
-    html = page.post("/generator", data={"job": "ddp", "site": "daic"}).text
+    html = user.post("/generator", data={"job": "ddp", "site": "daic"}).text
     assert _script(html) == _rendered(["ddp"])[0]
     assert re.search("Warning:.*train.py", html)
 
 
-def test_a_public_server_reads_nothing_of_the_project(page: TestClient) -> None:
-    public = TestClient(create_app(Settings(limits=PUBLIC)), headers=HEADERS)
+def test_a_public_server_reads_nothing_of_the_project(user: TestClient, public: TestClient) -> None:
     first = public.get("/").text
     assert 'id="job"' not in first
     assert "slurmgen.toml [" not in first
-    assert _script(first) != _script(page.get("/").text)
+    assert _script(first) != _script(user.get("/").text)
     html = public.post("/generator", data={"site": "daic", "account": "a", "script": "train.py"}).text
     assert "--time=00:20:00" not in _script(html)
     assert "there is no job 'ddp'" in _visible_text(public.post("/generator", data={"job": "ddp"}).text)
 
 
-def test_a_first_job_that_is_refused_does_not_hide_the_form(page: TestClient, project: Path) -> None:
+def test_a_first_job_that_is_refused_does_not_hide_the_form(user: TestClient, project: Path) -> None:
     (project / "slurmgen.toml").write_text('site = "daic"\n[job.a]\naccount = "a b"\nscript = "train.py"\n')
-    reply = page.get("/")
+    reply = user.get("/")
     assert (reply.status_code, _script(reply.text)) == (200, "")
     assert 'id="answer" hidden' in reply.text
 
@@ -182,16 +173,16 @@ def test_a_first_job_that_is_refused_does_not_hide_the_form(page: TestClient, pr
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_filled_form_is_accessible_and_fits(
-    browser: Browser, size: tuple[int, int], theme: Literal["light", "dark"]
+    browser: Browser, server: Served, size: tuple[int, int], theme: Literal["light", "dark"]
 ) -> None:
-    with served() as server, opened(browser, server.entry, size, theme) as page:
+    with opened(browser, server.entry, size, theme) as page:
         expect(page.get_by_label("Time limit")).to_have_attribute("placeholder", "00:20:00")
         assert [one["id"] for one in Axe().run(page).response["violations"]] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
-def test_a_job_is_chosen_and_changed(browser: Browser, project: Path) -> None:
-    with served() as server, opened(browser, server.entry) as page:
+def test_a_job_is_chosen_and_changed(browser: Browser, server: Served) -> None:
+    with opened(browser, server.entry) as page:
         script = page.locator("#lines code")
         limit = page.get_by_label("Time limit")
         expect(page.locator("#request label").first).to_have_text("Job")

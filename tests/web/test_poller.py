@@ -44,13 +44,11 @@ class Site(Closing):
 
 
 @pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def ledger(ledger: Ledger) -> Ledger:
     """A ledger with one job that has not ended."""
-    (tmp_path / "state").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     fields = {"folder": "/f", "output": "%j.out", "submitted": "2026-01-01T00:00:00+00:00"}
-    Ledger().add(Record(id="1", site="olivia", via="ssh", host="h", name="train", key="k", **fields))  # type: ignore[arg-type]
-    return Ledger()
+    ledger.add(Record(id="1", site="olivia", via="ssh", host="h", name="train", key="k", **fields))  # type: ignore[arg-type]
+    return ledger
 
 
 def run(scenario: Coroutine[Any, Any, Result]) -> Result:

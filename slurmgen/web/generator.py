@@ -25,7 +25,7 @@ from slurmgen.plan.placement import LISTS, notes, unlisted, warnings
 from slurmgen.plan.resources import charge
 from slurmgen.program.files import begins_command
 from slurmgen.program.target import as_command
-from slurmgen.request.model import Precision, Rendezvous, Sweep, merge
+from slurmgen.request.model import Precision, Rendezvous, Sweep, merge, text_of
 from slurmgen.request.model import Request as JobRequest
 from slurmgen.request.text import command_line, request_of
 from slurmgen.script_lines import script_lines
@@ -310,17 +310,23 @@ def _written(spec: JobSpec) -> dict[str, Written]:
             before = f"{found[field].hint}; " if found[field].hint else ""
             found[field] = Written(f"{before}{name}: from {source}")
         elif field in found:
-            text = _as_text(getattr(spec.request, field))
-            found[field] = Written(f"default: {text}, from {source}", text)
+            text = _as_text(field, getattr(spec.request, field))
+            in_line = text.replace("\n", ", ")
+            found[field] = Written(f"default: {in_line}, from {source}", text)
     return {field: one for field, one in found.items() if field not in _OF_JOB}
 
 
-def _as_text(value: object) -> str:
+def _as_text(field: str, value: object) -> str:
+    """A value as a user types it into the field."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Sweep):
-        return counted(len(value.list or ()), "run") if value.grid is None else ", ".join(value.grid)
-    return shlex.join(value) if isinstance(value, tuple) else str(value)
+        grid = (value.grid or {}).items()
+        lines = [f"{name}={','.join(map(text_of, values))}" for name, values in grid]
+        return "\n".join(lines) or counted(len(value.list or ()), "run")
+    if isinstance(value, tuple):
+        return shlex.join(value) if field in ("script_args", "command") else "\n".join(value)
+    return str(value)
 
 
 def _joined(*words: str) -> str:

@@ -103,17 +103,23 @@ def test_a_change_is_an_option_and_its_toml_makes_the_same_script(
     assert _without_command(again) == _without_command(script)
 
 
-def test_each_value_of_the_files_is_shown_with_its_source(user: TestClient) -> None:
+def test_each_value_of_the_files_is_shown_with_its_source(user: TestClient, project: Path) -> None:
+    text = (project / "slurmgen.toml").read_text()
+    more = 'modules = ["gcc/12", "cuda"]\nsweep = { grid = { lr = [1, 2], seed = [0] } }\n'
+    (project / "slurmgen.toml").write_text(text.replace("[defaults]\n", f"[defaults]\n{more}"))
     html = user.post("/generator", data={"job": "ddp", "site": "olivia"}).text
     for name, value, source in (
         ("time", "00:30:00", "slurmgen.toml [job.ddp.site.olivia]"),
         ("python_env", "none", "slurmgen.toml [defaults]"),
         ("script_args", "--epochs 20", "slurmgen.toml [job.ddp]"),
         ("account", "nn1234k", "personal.toml"),
+        ("modules", "gcc/12\ncuda", "slurmgen.toml [defaults]"),
+        ("sweep", "lr=1,2\nseed=0", "slurmgen.toml [defaults]"),
     ):
         hint = re.search(f'<span id="hint-{name}" data-written="{value}"[^>]*>([^<]*)<', html)
         assert hint
-        assert hint[1].startswith(f"Default: {value}, from {source}")
+        in_line = value.replace("\n", ", ")
+        assert hint[1].startswith(f"Default: {in_line}, from {source}")
     assert ">SEED: from slurmgen.toml [defaults].<" in html
     assert (
         'id="hint-gpus" data-written="8"' in user.post("/generator", data={"job": "", "site": "lumi-g"}).text

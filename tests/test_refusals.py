@@ -5,10 +5,9 @@ import re
 import pytest
 
 from slurmgen import Request, load_site, resolve
-from slurmgen.config.user import Personal
 from slurmgen.errors import MOST, Offer, RequestError, SlurmgenError, did_you_mean, flag, option, worded
 from slurmgen.request.text import FIELDS
-from slurmgen.web.generator import LABELS, answer_of
+from slurmgen.web.generator import LABELS, answer_of, spec_without_project
 from tests.support.form_requests import LISTS, form_requests
 
 
@@ -69,9 +68,8 @@ def test_a_message_names_options_or_labels() -> None:
 
 def _error(texts: dict[str, str]) -> SlurmgenError | None:
     """The refusal of a form; None for a script."""
-    fields = dict(texts)
     try:
-        answer_of(fields, load_site(fields.pop("site"), personal=False), Personal())
+        answer_of(texts, spec_without_project)
     except SlurmgenError as error:
         return error
     return None

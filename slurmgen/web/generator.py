@@ -1,160 +1,154 @@
-"""The page that makes a script: its form and the script's picture."""
+"""The page that makes a script: its form, its hints and its answer."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from msgspec import Struct
+from msgspec import structs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.config.project import DEFAULT_SITE, table_of
-from slurmgen.config.user import FILE_NAME, Personal, load_personal
-from slurmgen.errors import Offer, RequestError, SlurmgenError, cleared, parts
-from slurmgen.job_spec import JobOptions, spec_of_options
+from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project, table_of
+from slurmgen.config.user import FILE_NAME as PERSONAL
+from slurmgen.config.user import Personal
+from slurmgen.errors import Offer, RequestError, SlurmgenError, cleared, did_you_mean, parts
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec, spec_of_options
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan import Plan
 from slurmgen.plan.placement import LISTS, notes, unlisted, warnings
 from slurmgen.plan.resources import charge
 from slurmgen.program.files import begins_command
 from slurmgen.program.target import as_command
-from slurmgen.request.model import Precision, Rendezvous, Sweep
+from slurmgen.request.model import Precision, Rendezvous, Sweep, merge, text_of
+from slurmgen.request.model import Request as JobRequest
 from slurmgen.request.text import command_line, request_of
-from slurmgen.script_lines import Line, script_lines
+from slurmgen.script_lines import script_lines
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.nodes import Place, places_of
 from slurmgen.slurm import units
-from slurmgen.sync.files import check_replaced
-from slurmgen.text import counted, listed, toml_value
+from slurmgen.sync.files import check_replaced, missing_files
+from slurmgen.text import counted, listed, toml_key, toml_value
 from slurmgen.web.pages import Settings, fields, page, settings_of
 from slurmgen.web.sites import profiles
-
-MOST_NODES = 4
-MOST_TASKS = 8
-MOST_RANKS = 16
-"Shown of each; a number says how many more there are."
-
-
-class Task(Struct, frozen=True):
-    """One task of a node."""
-
-    ranks: tuple[int, ...]
-    "The global numbers of its first ranks."
-    more_ranks: int
-    gpus: int
-    cpus: int
-
-
-class Picture(Struct, frozen=True):
-    """The first nodes of a job with their first tasks."""
-
-    text: str
-    "The diagram in words."
-    nodes: tuple[tuple[Task, ...], ...]
-    more_nodes: int
-    more_tasks: int
-    "On each node."
-
-
-def picture_of(plan: Plan) -> Picture:
-    """The diagram of a job."""
-    shown = min(plan.nodes, MOST_NODES)
-    return Picture(
-        text=_text(plan),
-        nodes=tuple([_tasks(plan, node) for node in range(shown)]),
-        more_nodes=plan.nodes - shown,
-        more_tasks=max(0, plan.ntasks_per_node - MOST_TASKS),
-    )
-
-
-def _tasks(plan: Plan, node: int) -> tuple[Task, ...]:
-    each, ranks = plan.ntasks_per_node, plan.procs_per_task
-    gpus = plan.ranks.launcher.gpus_per_task(plan.gpus_per_node) if plan.gpus_per_node else 0
-    first = [(node * each + task) * ranks for task in range(min(each, MOST_TASKS))]
-    return tuple(
-        [
-            Task(
-                ranks=tuple(range(start, start + min(ranks, MOST_RANKS))),
-                more_ranks=max(0, ranks - MOST_RANKS),
-                gpus=gpus,
-                cpus=plan.cpus_per_task,
-            )
-            for start in first
-        ]
-    )
-
-
-def _text(plan: Plan) -> str:
-    each = " each" if plan.nodes > 1 else ""
-    gpus = f", {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ", no GPU"
-    cpus = counted(plan.cpus_per_task * plan.ntasks_per_node, "CPU")
-    tasks, ranks = counted(plan.ntasks_per_node, "task"), counted(plan.procs_per_task, "rank")
-    runs = f", for each of {counted(len(plan.sweep.runs), 'run')}" if plan.sweep else ""
-    return f"{counted(plan.nodes, 'node')}{each} with {tasks} of {ranks}{gpus}, {cpus}{runs}"
-
 
 MOST_TEXT = 20_000
 "Characters of a form."
 MOST_TABLE = 500_000
 "Characters of the parameters of all runs of a sweep."
 
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """All that the page shows of a valid request."""
-
-    plan: Plan
-    script: str
-    "As `slurmgen render` writes it to stdout."
-    lines: tuple[Line, ...]
-    notes: dict[str, str]
-    warnings: Collection[str]
-    "The names of the notes that are warnings."
-    unlisted: dict[str, str]
-    "The field that a note is about, by the name of the note, if the profile does not list its value."
-    charge: str | None
-    command: str
-    "The command that makes the script, with the values of variables."
-    toml: str
-    "The slurmgen.toml that makes the same job."
-    picture: Picture
-
-    @property
-    def file_name(self) -> str:
-        """The name of the script as a file, as `slurmgen render --write` chooses it."""
-        return f"{self.plan.name}.{self.plan.site}.sbatch"
+SpecOf = Callable[[JobOptions], JobSpec]
+"How a server makes a job of its options."
 
 
-def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
-    """The answer to the fields of a form, without the site.
+def spec_in_project(options: JobOptions) -> JobSpec:
+    """The job as the command line makes it in the folder of a local server.
+
+    Raises:
+        SlurmgenError: as on the command line; or the form names no program and no job.
+    """
+    _, project = find_project(Path.cwd())
+    if options.job is not None and options.job not in project.job:  # on the command line it may be a file
+        hint = did_you_mean(options.job, project.job)
+        raise RequestError(f"there is no job {options.job!r} in {FILE_NAME}", hint, "job")
+    request = options.request
+    if project.job and not (options.job or request.names_program or request.script_args):
+        raise RequestError(
+            "a job that is not in slurmgen.toml needs a program",
+            "Name its script, or choose a job.",
+            "script",
+        )
+    return load_spec(options, Path.cwd())
+
+
+def spec_without_project(options: JobOptions) -> JobSpec:
+    """The job as in an empty folder, for a public server: it reads only bundled files.
+
+    Raises:
+        SlurmgenError: as on the command line.
+    """
+    request, notice = options.request, ""
+    words = request.script_args
+    if words and not request.names_program and begins_command(words[0], Path(), has_jobs=False):
+        request, notice = as_command(request)
+    site = profiles(public=True).site(options.site or DEFAULT_SITE)
+    spec = spec_of_options(structs.replace(options, request=request), site, Personal())
+    return structs.replace(spec, notices=(notice,) if notice else ())
+
+
+def answer_of(texts: Mapping[str, str], spec_of: SpecOf) -> dict[str, Any]:
+    """All that the page shows of the fields of a form.
 
     Raises:
         SlurmgenError: the request is not valid, as on the command line.
     """
-    request, notice = request_of(texts), ""
-    words = request.script_args
-    if words and not request.names_program and begins_command(words[0], Path(), has_jobs=False):
-        request, notice = as_command(request)
+    request = request_of({name: text for name, text in texts.items() if name not in _OF_JOB})
     _check_table(request.sweep)
-    spec = spec_of_options(JobOptions(site=site.name, request=request), site, own)
+    job = texts.get("job") or None
+    # The field shows the arguments of slurmgen.toml: other ones replace them.
+    replace_args = bool(job and request.script_args)
+    spec = spec_of(JobOptions(job=job, site=texts.get("site"), request=request, replace_args=replace_args))
     plan = spec.plan()
     script = spec.render(plan)
-    check_replaced(plan)
-    return Answer(
-        plan=plan,
-        script=script,
-        lines=script_lines(plan, script),
-        notes=({"command": notice} if notice else {}) | notes(plan),
-        warnings=warnings(plan).keys(),
-        unlisted={f"{key}.{name}": LISTS[key][1] for key, name in unlisted(plan.request, site)},
-        charge=charge(plan),
-        command=command_line(site.name, request, with_values=True),
-        toml=f"site = {toml_value(site.name)}\n\n{table_of(plan.name, request)}",
-        picture=picture_of(plan),
-    )
+    found = {f"notice-{number}": text for number, text in enumerate(spec.notices)} | notes(plan)
+    seen = {f"warning-{number}": text for number, text in enumerate(_warnings(spec, plan))}
+    return {
+        "plan": plan,
+        "script": script,
+        "lines": script_lines(plan, script),
+        "notes": found | seen,
+        "warnings": {*warnings(plan), *seen},
+        # The field that a note is about, if the profile does not list its value.
+        "unlisted": {f"{key}.{name}": LISTS[key][1] for key, name in unlisted(plan.request, spec.site)},
+        "charge": charge(plan),
+        "command": _command(spec),
+        "toml": _toml(spec, plan),
+        "picture": _picture_in_words(plan),
+        "task_gpus": plan.ranks.launcher.gpus_per_task(plan.gpus_per_node) if plan.gpus_per_node else 0,
+        "file_name": f"{plan.name}.{plan.site}.sbatch",  # as `render --write` chooses it
+    }
+
+
+def _warnings(spec: JobSpec, plan: Plan) -> Iterable[str]:
+    """What the files of the project show; nothing without one."""
+    if spec.project_dir == Path():
+        check_replaced(plan)
+        return ()
+    return (*missing_files(plan, spec.project_dir), *spec.warnings(plan))
+
+
+def _command(spec: JobSpec) -> str:
+    """The command that makes the script in the same folder, with the values of variables."""
+    options = spec.options
+    asked = options.overrides if spec.name else options.request
+    return command_line(spec.site.name, asked, spec.name, replace_args=options.replace_args, with_values=True)
+
+
+def _toml(spec: JobSpec, plan: Plan) -> str:
+    """The entry of slurmgen.toml for the same job; for a job of it, the table of the site if that differs."""
+    asked, site, jobs = spec.options.request, spec.site.name, spec.project.job
+    if spec.name:
+        table = merge(jobs[spec.name].site.get(site, JobRequest()), asked)
+        values = table_of(spec.name, table).partition("\n")[2] if asked != JobRequest() else ""
+        return f"[job.{toml_key(spec.name)}.site.{toml_key(site)}]\n{values}" if values else ""
+    if plan.name in jobs:
+        return table_of(f"{plan.name}-2", structs.replace(asked, name=plan.name))
+    first = "" if spec.project != Project() else f"site = {toml_value(site)}\n\n"
+    return f"{first}{table_of(plan.name, asked)}"
+
+
+def _picture_in_words(plan: Plan) -> str:
+    each = " each" if plan.nodes > 1 else ""
+    gpus = f", {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ", no GPU"
+    cpus = counted(plan.cpus_per_task * plan.ntasks_per_node, "CPU")
+    tasks, ranks = counted(plan.ntasks_per_node, "task"), counted(plan.procs_per_task, "rank")
+    runs = f", for each of {counted(len(plan.sweep.runs), 'run')}" if plan.sweep else ""
+    return f"{counted(plan.nodes, 'node')}{each} with {tasks} of {ranks}{gpus}, {cpus}{runs}"
 
 
 def check_size(texts: Mapping[str, str]) -> None:
@@ -179,10 +173,12 @@ def _check_table(sweep: Sweep | None) -> None:
 
 _ELSEWHERE = "Write such a job into slurmgen.toml, and use the command line."
 
-PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
+PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus", "job")
 "The fields that the hints depend on."
 NAMED_BY_SITE = ("partition", "qos", "gpu_type", "container_engine")
 "The fields whose values a profile names; another site has other ones."
+_OF_JOB = ("site", "job")
+"The fields that are not of the request."
 
 
 def choices_of(site: Site) -> dict[str, dict[str, str]]:
@@ -198,16 +194,22 @@ def choices_of(site: Site) -> dict[str, dict[str, str]]:
 
 def _limits(time: str | None, gpus: int | None) -> str:
     most = units.time_limit(time)
-    parts = [f"at most {in_words(most)}" if most else "", "no GPUs" if gpus == 0 else ""]
-    return ", ".join(filter(None, parts))
+    return _joined(f"at most {in_words(most)}" if most else "", "no GPUs" if gpus == 0 else "")
 
 
-def hints_of(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, str]:
+def hints_of(site: Site, texts: Mapping[str, str], written: Mapping[str, "Written"]) -> dict[str, str]:
     """A hint for each field that may have a limit or a default of its own; empty if it has none."""
     places = _places(site, texts)
-    node = _of_node(site, places[0])
-    found = _of_size(site, places) | _of_place(site, texts) | _of_software(site) | node | _of_user(site, own)
-    return {field: f"{hint[:1].upper()}{hint[1:]}." if hint else "" for field, hint in found.items()}
+    defaults = _defaults(site, texts, places[0])
+    limits = _limits_of_size(places) | _limits_of_place(site, defaults) | _limits_of_node(site, places[0])
+    found = {}
+    for field in dict.fromkeys([*limits, *defaults, *written]):
+        own = written[field].hint if field in written else ""
+        default = own or (f"default: {defaults[field]}" if defaults.get(field) else "")
+        limit = "" if own and field == "account" else limits.get(field, "")
+        hint = "; ".join(filter(None, [default, limit]))
+        found[field] = f"{hint[:1].upper()}{hint[1:]}." if hint else ""
+    return found
 
 
 def _places(site: Site, texts: Mapping[str, str], empty: str = "") -> Sequence[Place]:
@@ -216,7 +218,29 @@ def _places(site: Site, texts: Mapping[str, str], empty: str = "") -> Sequence[P
     return [*places_of(site, *placed_by, with_gpus=named.get("gpus") != "0")]
 
 
-def _of_size(site: Site, places: Sequence[Place]) -> dict[str, str]:
+def _defaults(site: Site, texts: Mapping[str, str], place: Place) -> dict[str, str]:
+    """What an empty field means at the site, whatever the field has now."""
+    container, memory = site.container, place.node.memory_per_gpu or site.memory.per_gpu
+    found = {
+        "time": site.time,
+        "partition": _several(", ".join(one.partitions) for one in _places(site, texts, "partition")),
+        "qos": _several(one.qos for one in _places(site, texts, "qos")),
+        "gpu_type": _several(one.gpu_type for one in _places(site, texts, "gpu_type")),
+        "cpus_per_gpu": place.node.cpus_per_gpu or site.cpu.per_gpu,
+        "mem": f"{memory} per GPU" if memory and site.memory.form != "none" else "",
+        "container": container and container.image,
+        "container_engine": container and container.engine,
+        "modules": ", ".join(site.modules.load),
+        "python_env": site.python_env,
+    }
+    return {field: str(value or "") for field, value in found.items()}
+
+
+def _several(names: Iterable[str | None]) -> str:
+    return " or ".join(filter(None, dict.fromkeys(names)))
+
+
+def _limits_of_size(places: Sequence[Place]) -> dict[str, str]:
     """Limits that no place exceeds: slurmgen chooses the place by the size of the job."""
     per_node = _most([place.node.gpus for place in places])
     gpus, nodes = (
@@ -229,71 +253,84 @@ def _of_size(site: Site, places: Sequence[Place]) -> dict[str, str]:
             f"up to {per_node} per node" if per_node else "", f"at most {gpus} per job" if gpus else ""
         ),
         "nodes": f"at most {nodes} per job" if nodes else "",
-        "time": _joined(f"at most {in_words(seconds)}" if seconds else "", _default(site.time)),
+        "time": f"at most {in_words(seconds)}" if seconds else "",
     }
 
 
-def _of_place(site: Site, texts: Mapping[str, str]) -> dict[str, str]:
-    """A default is what an empty field means, whatever the field has now."""
+def _limits_of_place(site: Site, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Whether a name is required, and the first names that there are."""
     required = "required. " if site.account.required else ""
-    partitions = [", ".join(place.partitions) for place in _places(site, texts, "partition")]
-    qos = [place.qos for place in _places(site, texts, "qos")]
-    gpu_types = [place.gpu_type for place in _places(site, texts, "gpu_type")]
     return {
         "account": f"{required}{site.account.hint or ''}".strip().rstrip("."),
-        "partition": _of_several(site.partitions, partitions),
-        "qos": _of_several(site.qos, qos, required=site.qos_required),
-        "gpu_type": _of_several(site.gpu.types, gpu_types, required=site.gpu.type_required),
+        "partition": _others(site.partitions, defaults["partition"]),
+        "qos": _others(site.qos, defaults["qos"], required=site.qos_required),
+        "gpu_type": _others(site.gpu.types, defaults["gpu_type"], required=site.gpu.type_required),
     }
 
 
-def _of_several(names: Iterable[str], defaults: Iterable[str | None], *, required: bool = False) -> str:
-    """The defaults, else whether a name is required; and the first names that there are."""
-    chosen = [*filter(None, dict.fromkeys(defaults))]
-    others = [name for name in names if name not in chosen]
-    known = f"{'others:' if chosen else 'such as'} {listed(others, 3)}" if others else ""
-    return "; ".join(filter(None, [_default(" or ".join(chosen)) or ("required" if required else ""), known]))
+def _others(names: Iterable[str], default: str, *, required: bool = False) -> str:
+    others = [name for name in names if name not in re.split(" or |, ", default)]
+    known = f"{'others:' if default else 'such as'} {listed(others, 3)}" if others else ""
+    return "; ".join(filter(None, ["required" if required and not default else "", known]))
 
 
-def _of_node(site: Site, place: Place) -> dict[str, str]:
-    node, per_gpu = place.node, place.node.cpus_per_gpu or site.cpu.per_gpu
-    memory = place.node.memory_per_gpu or site.memory.per_gpu
-    has = f"{counted(node.cpus, 'CPU')} on a node" if node.cpus else ""
+def _limits_of_node(site: Site, place: Place) -> dict[str, str]:
+    node = place.node
+    memory = f"{node.memory} on a node" if node.memory else ""
     return {
-        "cpus_per_gpu": _joined(_default(str(per_gpu) if per_gpu else None), has),
-        "mem": "the site accepts no memory request"
-        if site.memory.form == "none"
-        else _joined(
-            _default(f"{memory} per GPU" if memory else None),
-            f"{node.memory} on a node" if node.memory else "",
-        ),
+        "cpus_per_gpu": f"{counted(node.cpus, 'CPU')} on a node" if node.cpus else "",
+        "mem": "the site accepts no memory request" if site.memory.form == "none" else memory,
     }
 
 
-def _of_software(site: Site) -> dict[str, str]:
-    container = site.container
-    return {
-        "container": _default(container.image) if container and container.image else "",
-        "container_engine": _default(container.engine) if container else "",
-        "modules": _default(", ".join(site.modules.load)),
-        "python_env": _default(site.python_env),
-    }
+class Written(NamedTuple):
+    """What slurmgen.toml, personal.toml or the program says of a field that the form leaves empty."""
+
+    hint: str
+    value: str = ""
+    "As the field shows it; empty if what the form has is added to it."
 
 
-def _of_user(site: Site, own: Personal) -> dict[str, str]:
-    image = "" if site.container and site.container.image else own.image
-    of_fields = {"account": own.account, "container": image, "mail_user": own.mail_user}
-    return {"mail_user": ""} | {
-        field: f"{_default(value)}, from {FILE_NAME}" for field, value in of_fields.items() if value
-    }
+def written_for(texts: Mapping[str, str], spec_of: SpecOf) -> dict[str, Written]:
+    """The value of each field in the files of the user, with its source."""
+    job = texts.get("job") or None
+    program = JobRequest() if job else JobRequest(command=("true",))  # as one that the form will name
+    with suppress(RequestError):  # such as an ambiguous account; the answer to the whole form says so
+        return _written(spec_of(JobOptions(job=job, site=texts.get("site"), request=program)))
+    return {}
 
 
-def _default(value: str | None) -> str:
-    return f"default: {value}" if value else ""
+def _written(spec: JobSpec) -> dict[str, Written]:
+    found = dict.fromkeys(LABELS, Written(""))  # another job had other fields
+    if spec.personal.mail_user:
+        found["mail_user"] = Written(f"default: {spec.personal.mail_user}, from {PERSONAL}")
+    for key, source in spec.files.items():
+        field, _, name = key.partition(".")
+        if field in found and name:
+            before = f"{found[field].hint}; " if found[field].hint else ""
+            found[field] = Written(f"{before}{name}: from {source}")
+        elif field in found:
+            text = _as_text(field, getattr(spec.request, field))
+            in_line = text.replace("\n", ", ")
+            found[field] = Written(f"default: {in_line}, from {source}", text)
+    return {field: one for field, one in found.items() if field not in _OF_JOB}
 
 
-def _joined(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
+def _as_text(field: str, value: object) -> str:
+    """A value as a user types it into the field."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Sweep):
+        grid = (value.grid or {}).items()
+        lines = [f"{name}={','.join(map(text_of, values))}" for name, values in grid]
+        return "\n".join(lines) or counted(len(value.list or ()), "run")
+    if isinstance(value, tuple):
+        return shlex.join(value) if field in ("script_args", "command") else "\n".join(value)
+    return str(value)
+
+
+def _joined(*words: str) -> str:
+    return ", ".join(filter(None, words))
 
 
 def _most(limits: Sequence[int | None]) -> int | None:
@@ -446,46 +483,9 @@ GROUPS = (
     ),
 )
 
-LABELS = {"site": "Site"} | {one.name: one.label for group in (COMMON, *GROUPS) for one in group.fields}
+LABELS = {"site": "Site", "job": "Job"}
+LABELS |= {one.name: one.label for group in (COMMON, *GROUPS) for one in group.fields}
 "The label of each field."
-
-
-def find_site(settings: Settings, name: str) -> Site:
-    """The site of that name.
-
-    Raises:
-        ConfigError: there is no such profile, or it is wrong.
-    """
-    return _bundled(name) if settings.public else profiles(public=False).site(name)
-
-
-def own_settings(settings: Settings, site: Site) -> Personal:
-    """The user's own settings for a site, as on the command line; none on a public server.
-
-    Raises:
-        ConfigError: the file is wrong, or another user may change it.
-    """
-    return Personal() if settings.public else load_personal(site.name)
-
-
-def site_titles(settings: Settings) -> dict[str, str]:
-    """The title of each site; its name if the profile states none, or is not valid."""
-    return _bundled_titles() if settings.public else _titles(public=False)
-
-
-@cache
-def _bundled(name: str) -> Site:
-    return profiles(public=True).site(name)
-
-
-@cache
-def _bundled_titles() -> dict[str, str]:
-    return _titles(public=True)
-
-
-def _titles(*, public: bool) -> dict[str, str]:
-    return {one.name: (one.facts and one.facts.title) or one.name for one in profiles(public=public).listed()}
-
 
 _SHOWN = "shown"
 "The field with the values that the shown hints are for."
@@ -494,20 +494,26 @@ _UNKNOWN = "unknown"
 
 
 def show(request: Request) -> Response:
-    """The page, with the script of the default request."""
+    """The page, with the script of the default request or of the first job of slurmgen.toml."""
     settings = settings_of(request)
-    site = find_site(settings, DEFAULT_SITE)
-    own = own_settings(settings, site)
-    sites = site_titles(settings)
-    values: dict[str, Any] = {
-        "sites": sites,
-        "common": COMMON,
-        "groups": GROUPS,
-        "default_site": DEFAULT_SITE,
-        "labels": LABELS,
-    }
+    folder, project = (Path(), Project()) if settings.public else find_project(Path.cwd())
+    texts = {"site": project.site or DEFAULT_SITE, "job": next(iter(project.job), "")}
+    answer = None  # the page asks for a refusal when it is loaded
+    with suppress(RequestError):
+        answer = answer_of(texts, _spec_of(settings))
     return page(
-        request, "generator.html", **values, **_of_site(site, own, {}), answer=answer_of({}, site, own)
+        request,
+        "generator.html",
+        sites={one.name: one.title for one in profiles(public=settings.public).listed()},
+        jobs=project.job,
+        project_file=folder / FILE_NAME,
+        chosen=texts,
+        of_project=bool(project.site),
+        common=COMMON,
+        groups=GROUPS,
+        labels=LABELS,
+        answer=answer,
+        **_of_site(settings, texts),
     )
 
 
@@ -518,16 +524,14 @@ async def answer(request: Request) -> Response:
 
 
 def _answered(request: Request, texts: dict[str, str]) -> Response:
-    shown, unknown = texts.pop(_SHOWN, ""), texts.pop(_UNKNOWN, "")
-    texts |= {unknown: ""} if unknown else {}
+    settings, shown, unknown = settings_of(request), texts.pop(_SHOWN, ""), texts.pop(_UNKNOWN, "")
+    texts = {"site": DEFAULT_SITE} | texts | ({unknown: ""} if unknown else {})
     of_site: dict[str, Any] = {"hints": None}
     try:
         check_size(texts)
-        site = find_site(settings_of(request), texts.pop("site", DEFAULT_SITE))
-        own = own_settings(settings_of(request), site)
-        if shown != _placed({**texts, "site": site.name}):
-            of_site = _of_site(site, own, texts)
-        shown_answer = answer_of(texts, site, own)
+        if shown != _placed(texts):
+            of_site = _of_site(settings, texts)
+        shown_answer = answer_of(texts, _spec_of(settings))
         return page(request, "generator_answer.html", answer=shown_answer, labels=LABELS, **of_site)
     except SlurmgenError as error:
         field = next((name for name in error.fields if name in LABELS), "")
@@ -542,14 +546,25 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
         return reply
 
 
+def _spec_of(settings: Settings) -> SpecOf:
+    return spec_without_project if settings.public else spec_in_project
+
+
 def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
     has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
     return cleared(field) if has_value else ()
 
 
-def _of_site(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, Any]:
-    shown = _placed({**texts, "site": site.name})
-    return {"shown": shown, "choices": choices_of(site), "hints": hints_of(site, own, texts)}
+def _of_site(settings: Settings, texts: Mapping[str, str]) -> dict[str, Any]:
+    """What the form shows of the site and of the user's files."""
+    site = profiles(public=settings.public).site(texts["site"])
+    written = {} if settings.public else written_for(texts, spec_in_project)
+    return {
+        "shown": _placed(texts),
+        "choices": choices_of(site),
+        "hints": hints_of(site, texts, written),
+        "written": written,
+    }
 
 
 def _placed(texts: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -28,7 +29,7 @@ class Limits:
     rate: int
     "Requests per second of one client; three times as many at once."
     seconds: float = 2
-    "Time until a reply starts, from the end of the request."
+    "Time until a reply is made, from the end of the request."
     transfer: float = 30
     "Time until the body of a request has arrived, and until its reply is sent."
     concurrent: int = 16
@@ -87,7 +88,7 @@ class InTime:
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
-        self._running = set[asyncio.Task[None]]()
+        self._running = set[asyncio.Future[None]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole request, then answer it in time."""
@@ -106,44 +107,29 @@ class InTime:
         except TimeoutError:
             await _refusal(408, "The request took too long to arrive.")(scope, receive, send)
             return
-        refused = await self._answer(scope, _replay(body, receive), send)
-        if refused:
-            await _refusal(503, refused)(scope, receive, send)
+        await self._answer(scope, _replay(body, receive), send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> str:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        messages: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            messages.append(message)
+
         if len(self._running) >= self.limits.concurrent:
-            return "The server is busy."
-        gate = _Gate(send)
-        task = asyncio.create_task(_run(self.app, scope, receive, gate))
+            await _refusal(503, "The server is busy.")(scope, receive, send)
+            return
+        task = asyncio.ensure_future(self.app(scope, receive, keep))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await asyncio.wait({task}, timeout=self.limits.seconds)
-        if gate.started:
-            await asyncio.wait({task}, timeout=self.limits.transfer)
-        if task.done():
-            await task
-            return ""
-        if gate.started:  # uvicorn ends the connection of a reply that is not complete
-            task.cancel()
-            return ""
-        gate.closed = True
-        return "The reply took too long."
-
-
-class _Gate:
-    """Sends the messages of a reply until it is closed."""
-
-    def __init__(self, send: Send) -> None:
-        self._send, self.started, self.closed = send, False, False
-
-    async def __call__(self, message: Message) -> None:
-        if not self.closed:
-            self.started = True
-            await self._send(message)
-
-
-async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    await app(scope, receive, send)
+        if not task.done():
+            await _refusal(503, "The reply took too long.")(scope, receive, send)
+            return
+        with suppress(TimeoutError):  # uvicorn ends the connection of a reply that is not complete
+            async with asyncio.timeout(self.limits.transfer):
+                for message in messages:
+                    await send(message)
+        task.result()  # an error, after its page
 
 
 def _refusal(status: int, text: str) -> PlainTextResponse:

@@ -2,14 +2,14 @@
 
 import atexit
 import re
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from textwrap import dedent
+from typing import TYPE_CHECKING
 
+from markupsafe import Markup, escape
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -98,7 +98,15 @@ def _rule_list(request: Request) -> Response:
 
 
 def _rule(request: Request) -> Response:
-    return page(request, "linter_rule.html", rule=rule_page(request.path_params["code"]))
+    rules, code = all_rules(), request.path_params["code"]
+    if code not in rules:
+        raise HTTPException(404, "There is no lint rule with this code")
+    codes = ["", *rules, ""]
+    at = codes.index(code)
+    text = _html(explain(rules[code]))
+    return page(
+        request, "linter_rule.html", rule=rules[code], text=text, before=codes[at - 1], after=codes[at + 1]
+    )
 
 
 ROUTES = (
@@ -115,34 +123,6 @@ _INLINE = re.compile(
 _HEADING, _INDENT = "## ", "    "
 
 
-@dataclass(frozen=True)
-class Part:
-    """A piece of a paragraph."""
-
-    text: str
-    kind: Literal["text", "code", "link"] = "text"
-    address: str = ""
-    "Of a link."
-
-
-@dataclass(frozen=True)
-class Block:
-    """A heading, a paragraph, or an example, whose only part has all its lines."""
-
-    kind: Literal["heading", "paragraph", "example", "blank"]
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class RulePage:
-    """What a rule is about, and its neighbours in the list."""
-
-    rule: Rule
-    blocks: tuple[Block, ...]
-    before: str
-    after: str
-
-
 def rule_list() -> dict[str, list[Rule]]:
     """All rules, by the titles of their groups."""
     return {
@@ -151,30 +131,13 @@ def rule_list() -> dict[str, list[Rule]]:
     }
 
 
-def rule_page(code: str) -> RulePage:
-    """The page of one rule.
-
-    Raises:
-        HTTPException: there is no such rule.
-    """
-    rules = all_rules()
-    if code not in rules:
-        raise HTTPException(404, "There is no lint rule with this code")
-    codes = ["", *rules, ""]
-    at = codes.index(code)
-    return RulePage(rules[code], tuple(_blocks(explain(rules[code]))), codes[at - 1], codes[at + 1])
+def _html(text: str) -> Markup:
+    """The explanation of a rule as headings, paragraphs and examples."""
+    blocks = ((kind, "\n".join(lines)) for kind, lines in groupby(text.splitlines()[3:], _kind))
+    return Markup("\n").join(_block(kind, str(escape(block))) for kind, block in blocks if block.strip())
 
 
-def _blocks(text: str) -> Iterator[Block]:
-    for kind, lines in groupby(text.splitlines()[3:], _kind):
-        if kind == "example":
-            code = "\n".join(line.removeprefix(_INDENT) for line in lines)
-            yield Block(kind, (Part(code, "code"),))
-        elif kind != "blank":
-            yield Block(kind, tuple(_parts("\n".join(lines).removeprefix(_HEADING))))
-
-
-def _kind(line: str) -> Literal["heading", "paragraph", "example", "blank"]:
+def _kind(line: str) -> str:
     if not line:
         return "blank"
     if line.startswith(_INDENT):
@@ -182,19 +145,16 @@ def _kind(line: str) -> Literal["heading", "paragraph", "example", "blank"]:
     return "heading" if line.startswith(_HEADING) else "paragraph"
 
 
-def _parts(text: str) -> Iterator[Part]:
-    at = 0
-    for match in _INLINE.finditer(text):
-        yield Part(text[at : match.start()])
-        yield _part(match)
-        at = match.end()
-    yield Part(text[at:])
+def _block(kind: str, text: str) -> Markup:
+    if kind == "example":
+        return Markup(f'<pre tabindex="0"><code>{dedent(text)}</code></pre>')  # noqa: S704
+    tag = "h2" if kind == "heading" else "p"
+    return Markup(f"<{tag}>{_INLINE.sub(_inline, text.removeprefix(_HEADING))}</{tag}>")  # noqa: S704
 
 
-def _part(match: re.Match[str]) -> Part:
+def _inline(match: re.Match[str]) -> str:
     if match["code"]:
-        return Part(match["code"], "code")
-    if match["link"]:
-        return Part(match["link"], "link", match["link"])
+        return f"<code>{match['code']}</code>"
     # GitHub redirects from an issue to the pull request of the same number.
-    return Part(match["thread"], "link", f"https://github.com/{match['repository']}/issues/{match['number']}")
+    address = match["link"] or f"https://github.com/{match['repository']}/issues/{match['number']}"
+    return f'<a href="{address}" rel="noreferrer">{match[0]}</a>'

@@ -23,35 +23,21 @@ from slurmgen.sites.nodes import SIX_SHAPES, SIZES, shape_request
 from slurmgen.sites.profiles import lineage, load_site, profile_paths
 from slurmgen.web.pages import page, settings_of
 
-
-class Pair(Struct, frozen=True):
-    """A fact of both sites; empty where a profile does not state it."""
-
-    name: str
-    first: str
-    second: str
-
-    @property
-    def same(self) -> bool:
-        """Whether both are equal."""
-        return self.first == self.second
+Facts = dict[str, dict[str, str]]
+"Facts by theme and name."
 
 
-class Theme(Struct, frozen=True):
-    """The facts on one theme."""
-
-    title: str
-    pairs: tuple[Pair, ...]
-
-
-def compared(first: Site, second: Site) -> tuple[Theme, ...]:
-    """All facts of two sites by theme, in the order of their pages."""
-    tables = [_themes(first), _themes(second)]
-    titles = dict.fromkeys([*tables[0], *tables[1]])
-    return tuple(Theme(title, _pairs(*(table.get(title, {}) for table in tables))) for title in titles)
+def compared(first: Site, second: Site) -> dict[str, list[tuple[str, str, str]]]:
+    """All facts of two sites by theme, in the order of their pages; empty where a profile states none."""
+    facts = _themes(first), _themes(second)
+    themes = {title: [one.get(title, {}) for one in facts] for title in {**facts[0], **facts[1]}}
+    return {
+        title: [(name, one.get(name, ""), other.get(name, "")) for name in {**one, **other}]
+        for title, (one, other) in themes.items()
+    }
 
 
-def _themes(site: Site) -> dict[str, dict[str, str]]:
+def _themes(site: Site) -> Facts:
     themes = {section.title: _rows(section) for section in sections(site)}
     return {"Overview": _line(overview(site)), **themes}
 
@@ -74,11 +60,6 @@ def _rows(section: Section) -> dict[str, str]:
     return rows
 
 
-def _pairs(first: dict[str, str], second: dict[str, str]) -> tuple[Pair, ...]:
-    names = dict.fromkeys([*first, *second])
-    return tuple(Pair(name, first.get(name, ""), second.get(name, "")) for name in names)
-
-
 class Listed(Struct, frozen=True):
     """A profile in the list; one that is not valid has an error instead of facts."""
 
@@ -87,6 +68,11 @@ class Listed(Struct, frozen=True):
     "Whose file it is: `yours`, `project`, or empty for a bundled one."
     facts: Overview | None = None
     error: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its title; its name if the profile states none, or is not valid."""
+        return (self.facts and self.facts.title) or self.name
 
 
 class Profiles(Struct, frozen=True):
@@ -100,12 +86,12 @@ class Profiles(Struct, frozen=True):
         return profile_paths(self.project, personal=not self.public)
 
     def site(self, name: str) -> Site:
-        """The site of a known name.
+        """The site of that name.
 
         Raises:
-            ConfigError: the profile is not valid.
+            ConfigError: there is no such profile, or it is not valid.
         """
-        return load_site(name, self.project, personal=not self.public)
+        return _bundled_site(name) if self.public else load_site(name, self.project)
 
     def files(self, name: str) -> tuple[tuple[Path, str], ...]:
         """The file of a profile and those that it extends, each with its origin."""
@@ -123,6 +109,11 @@ def _listed(profiles: Profiles) -> Iterator[Listed]:
             yield Listed(name, origin(path), overview(profiles.site(name)))
         except ConfigError as error:
             yield Listed(name, origin(path), error=str(error))
+
+
+@cache
+def _bundled_site(name: str) -> Site:
+    return load_site(name, personal=False)
 
 
 @cache
@@ -189,7 +180,7 @@ def show_two(request: Request) -> Response:
     for name in names:
         if name and name not in paths:
             return _unknown(request, name, known)
-    themes = compared(known.site(names[0]), known.site(names[1])) if all(names) else ()
+    themes = compared(known.site(names[0]), known.site(names[1])) if all(names) else {}
     return page(request, "sites_compare.html", first=names[0], second=names[1], names=paths, themes=themes)
 
 
@@ -212,28 +203,22 @@ ROUTES = (
 _FIELDS = ("framework", "gpus", "nodes", "qos")
 
 
-class Shape(Struct, frozen=True):
-    """One shape: its script, or why the site allows no such job."""
+def shapes(site: Site) -> list[dict[str, str]]:
+    """Each shape on a site: its script with its fields in the generator's address, or why there is none.
 
-    title: str
-    fields: str
-    "The request as the generator's address has it."
-    script: str = ""
-    refusal: str = ""
+    A required account has an example value.
+    """
+    return [_shape(site, framework, size) for framework, size in SIX_SHAPES]
 
 
-def shapes(site: Site) -> tuple[Shape, ...]:
-    """Every shape on a site. A required account has an example value."""
-    return tuple(_shape(site, framework, size) for framework, size in SIX_SHAPES)
-
-
-def _shape(site: Site, framework: str, size: str) -> Shape:
+def _shape(site: Site, framework: str, size: str) -> dict[str, str]:
     title = f"{framework} on {SIZES[size]}"
     try:
         request = shape_request(site, framework, size)
-        return Shape(title, _fields(site, request), render(resolve(request, site)))
+        script = render(resolve(request, site))
     except SlurmgenError as error:
-        return Shape(title, "", refusal=str(error))
+        return {"title": title, "script": "", "refusal": str(error)}
+    return {"title": title, "script": script, "fields": _fields(site, request)}
 
 
 def _fields(site: Site, request: JobRequest) -> str:

@@ -5,9 +5,12 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 
+from slurmgen.sites.discover.profile import Discovery, discover
+from slurmgen.sites.discover.query import QUERY, answers
 from tests.support import command_server
 from tests.support.fork_server import environment, warm
 from tests.support.twins import Testbed, slurm, twin
@@ -45,6 +48,14 @@ class Site:
     def slurmgen(self, *args: str, **more: str) -> "subprocess.CompletedProcess[str]":
         environ = self.testbed.environ | {"SLURMGEN_SSH_CONFIG": str(self.testbed.twin.ssh_config)} | more
         return command_server.run(args, self.project, environ)
+
+    @cached_property
+    def queried(self) -> Discovery:
+        """What discovery finds on the twin."""
+        query = subprocess.run(
+            ["sh", "-c", QUERY], env=self.testbed.environ, capture_output=True, check=True, timeout=300
+        )
+        return discover(answers(query.stdout))
 
     def submit(self, *args: str) -> str:
         """Submit over SSH; the id of the job."""

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.preflight.test_faults import NVIDIA_SMI
+from tests.support import command_server
 from tests.support.twins import Testbed, eventually, twin
 
 # A preflight that calls the first node it meets bad, and that ends the script where the test says.
@@ -46,14 +46,7 @@ class User:
     options: tuple[str, ...] = ()
 
     def __call__(self, *args: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "slurmgen", *args],
-            cwd=self.testbed.folder / self.project,
-            env=self.testbed.environ,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        return command_server.run(args, self.testbed.folder / self.project, self.testbed.environ)
 
     def submit(self, *args: str, bad: int = 1, kill_after: str = "nothing") -> str:
         """The id of a job that meets some bad nodes."""

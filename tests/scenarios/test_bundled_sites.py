@@ -1,8 +1,7 @@
 """Every bundled site on a twin: its scripts are accepted, jobs run, and discovery finds its facts."""
 
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -11,8 +10,7 @@ from msgspec import structs
 
 from slurmgen import Request, Site, load_site, render, resolve
 from slurmgen.sites.discover.compare import differences
-from slurmgen.sites.discover.profile import discover
-from slurmgen.sites.discover.query import QUERY, answers
+from slurmgen.sites.discover.profile import Fact
 from slurmgen.sites.profiles import profile_paths
 from tests.plan.test_without_gpus import ACCEPTING
 from tests.scenarios.conftest import Site as Place
@@ -90,43 +88,40 @@ HOURLY = {name for name in SITES if load_site(name).limits.min_time}
 
 @pytest.mark.parametrize("name", SITES)
 def test_discovery_finds_the_facts_of_the_profile(name: str, site: Callable[[str], Place]) -> None:
-    found = discover(answers(_query(site(name))))
-    differing = [difference.key for difference in differences(load_site(name), found)]
+    differing = [difference.key for difference in differences(load_site(name), site(name).queried)]
     assert set(differing) <= OF_THIS_MACHINE
 
 
 @pytest.mark.parametrize("name", SITES)
 def test_the_discovered_facts_give_the_same_scripts(name: str, site: Callable[[str], Place]) -> None:
     bundled = load_site(name)
-    discovered = _with_discovered_facts(bundled, _query(site(name)))
+    discovered = _with_facts(bundled, site(name).queried.facts)
     for key, (site_name, request) in REQUESTS.items():
         if site_name == name:
             assert render(resolve(request, discovered)) == render(resolve(request, bundled)), key
 
 
-def _query(place: Place) -> bytes:
-    return subprocess.run(
-        ["sh", "-c", QUERY], env=place.testbed.environ, capture_output=True, check=True, timeout=300
-    ).stdout
-
-
-def _with_discovered_facts(site: Site, output: bytes) -> Site:
-    """A profile whose nodes, and whose times and nodes of partitions, come from Slurm instead."""
+def _with_facts(site: Site, facts: Iterable[Fact]) -> Site:
+    """A profile with these facts, whose nodes, and times and nodes of partitions, are only these."""
     data = msgspec.to_builtins(site)
-    has_node = bool(data.pop("node", {}))
+    data.pop("node", None)
     for partition in data.get("partitions", {}).values():
         for key in TIMES_AND_NODES:
             partition.pop(key, None)
-    for fact in discover(answers(output)).facts:
-        is_node = fact.keys[0] == "node" and has_node and getattr(site.node, fact.keys[1]) is not None
-        is_partition = (
-            fact.keys[0] == "partitions"
-            and fact.keys[1] in site.partitions
-            and fact.keys[-1] in TIMES_AND_NODES
-        )
-        if is_node or is_partition:
+    for fact in facts:
+        if _is_of_the_site(site, fact):
             table = data
             for key in fact.keys[:-1]:
                 table = table.setdefault(key, {})
-            table[fact.keys[-1]] = fact.value
+            table[fact.keys[-1]] = fact.value or table.get(fact.keys[-1], fact.value)
     return msgspec.convert(data, Site)
+
+
+def _is_of_the_site(site: Site, fact: Fact) -> bool:
+    """Whether a twin has the fact from its profile: it makes up what the profile does not state."""
+    table, *keys = fact.keys
+    if table == "partitions":
+        return keys[0] in site.partitions
+    if table == "node":
+        return getattr(site.node, keys[0]) is not None
+    return table not in ("architecture", "container")

@@ -9,18 +9,17 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from slurmgen import Site, load_site, render, resolve
-from slurmgen.sites.discover.profile import Fact, discover
+from slurmgen.sites.discover import probe
+from slurmgen.sites.discover.profile import discover
 from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS, QUERY, answers, records
 from slurmgen.sites.profiles import profile_paths
-from tests.scenarios.conftest import Site as Place
 from tests.scenarios.test_hostile_replies import EVIL
+from tests.support import command_server
 from tests.support.accounting import ACCOUNT, FEW_GPUS, add
 from tests.support.golden import golden_requests
 from tests.support.hostile import ODD, OVER, hostile
@@ -36,8 +35,14 @@ case $1 in
   *) echo 'NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15' ;;
 esac
 """
+PROBE = Path(probe.__file__).with_name("probe.sh")
 DIRECT = "#!/bin/sh\nexit 0\n"
 THROUGH_PROXY = '#!/bin/sh\ncase " $* " in *" --noproxy "*) exit 7 ;; esac\n'
+
+
+def discovered(folder: Path, environ: Mapping[str, str], *args: str) -> "subprocess.CompletedProcess[str]":
+    """The reply of `slurmgen sites discover`, without a terminal."""
+    return command_server.run(("sites", "discover", *args), folder, environ, "")
 
 
 class Login:
@@ -52,25 +57,10 @@ class Login:
         return [sys.executable, "-m", "slurmgen", "sites", "discover", self.host, "--name", "mine", *args]
 
     def discover(self, *args: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self.argv(*args),
-            cwd=self.testbed.folder,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
+        return discovered(self.testbed.folder, self.environ, self.host, "--name", "mine", *args)
 
     def diff(self, *args: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "slurmgen", "sites", "discover", "--via", "ssh", "--diff", *args],
-            cwd=self.testbed.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
+        return discovered(self.testbed.folder, self.environ, "--via", "ssh", "--diff", *args)
 
     def start(self, *args: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -168,38 +158,6 @@ def _with_partition(output: bytes, name: str):  # type: ignore[no-untyped-def]
     return found if name in found.partitions else None
 
 
-@pytest.mark.parametrize("name", SITES)
-def test_all_discovered_facts_of_a_twin_give_the_scripts_of_its_site(
-    name: str, site: Callable[[str], Place]
-) -> None:
-    bundled = load_site(name)
-    found = discover(answers(query(site(name).testbed)))
-    discovered = _with_facts(bundled, [fact for fact in found.facts if _is_of_the_site(bundled, fact)])
-    for key, (site_name, request) in REQUESTS.items():
-        if site_name == name:
-            assert render(resolve(request, discovered)) == render(resolve(request, bundled)), key
-
-
-def _is_of_the_site(bundled: Site, fact: Fact) -> bool:
-    """Whether a twin has the fact from its profile: it makes up what the profile does not state."""
-    table, *keys = fact.keys
-    if table == "partitions":
-        return keys[0] in bundled.partitions
-    if table == "node":
-        return getattr(bundled.node, keys[0]) is not None
-    return table not in ("architecture", "container")
-
-
-def _with_facts(bundled: Site, facts: list[Fact]) -> Site:
-    data = msgspec.to_builtins(bundled)
-    for fact in facts:
-        table = data
-        for key in fact.keys[:-1]:
-            table = table.setdefault(key, {})
-        table[fact.keys[-1]] = fact.value or table.get(fact.keys[-1], fact.value)
-    return msgspec.convert(data, Site)
-
-
 def test_modules_of_the_login_node_become_a_comment(login: Login, tmp_path: Path) -> None:
     lmod = tmp_path / "lmod"
     lmod.write_text("#!/bin/sh\nprintf '/apps:\\nCUDA/12.4\\ngcc/13\\nPython/3.12\\n' >&2\n")
@@ -236,16 +194,14 @@ def test_the_probe_finds_how_the_internet_is_reached(
 ) -> None:
     (tmp_path / "curl").write_text(curl)
     (tmp_path / "curl").chmod(0o755)
-    script = Path(sys.modules["slurmgen.sites.discover.probe"].__file__ or "").with_name("probe.sh")
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"} | ({"https_proxy": proxy} if proxy else {})
-    reply = subprocess.run(["sh", script, "node"], env=environ, capture_output=True, text=True, timeout=60)
+    reply = subprocess.run(["sh", PROBE, "node"], env=environ, capture_output=True, text=True, timeout=60)
     assert f"probe: internet: {internet}\n" in reply.stdout
     assert reply.stderr == ""
 
 
 def test_the_probe_script_passes_shellcheck() -> None:
-    script = Path(sys.modules["slurmgen.sites.discover.probe"].__file__ or "").with_name("probe.sh")
-    subprocess.run(["shellcheck", "--shell=sh", script], check=True, timeout=60)
+    subprocess.run(["shellcheck", "--shell=sh", PROBE], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
@@ -352,17 +308,8 @@ def test_the_login_shell_need_not_be_a_posix_shell(login: Login, tmp_path: Path,
     (tmp_path / "server").mkdir()
     force = f'ForceCommand cd "$HOME" && exec {shell} -c "$SSH_ORIGINAL_COMMAND"'
     with sshd(tmp_path / "server", login.testbed.twin.environ(), force) as server:
-        reply = subprocess.run(
-            [
-                *(sys.executable, "-m", "slurmgen", "sites", "discover", "far", "--name", "mine"),
-                *("--ssh-config", server.config(tmp_path), "--probe", "--yes"),
-            ],
-            cwd=tmp_path,
-            env=login.environ,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
+        words = ("--ssh-config", server.config(tmp_path), "--probe", "--yes")
+        reply = discovered(tmp_path, login.environ, "far", "--name", "mine", *words)
     assert reply.returncode == 0, reply.stderr
     found = tomllib.loads(reply.stdout)
     assert (found["node"]["gpus"], found["internet"] in ("yes", "no")) == (8, True)
@@ -391,16 +338,9 @@ def test_a_profile_is_compared_with_a_probe_too(login: Login) -> None:
 def test_a_hostile_login_node_cannot_harm(tmp_path: Path, answer: str) -> None:
     (tmp_path / "server").mkdir()
     with hostile(tmp_path / "server", {**OVER, **ODD}[answer]) as server:
-        reply = subprocess.run(
-            [
-                *(sys.executable, "-m", "slurmgen", "sites", "discover", "far", "--output", "new.toml"),
-                *("--ssh-config", server.config(tmp_path), "--probe", "--yes"),
-            ],
-            cwd=tmp_path,
-            capture_output=True,
-            timeout=200,
-        )
-    shown = (reply.stdout + reply.stderr).decode()
+        words = ("--ssh-config", server.config(tmp_path), "--probe", "--yes")
+        reply = discovered(tmp_path, os.environ, "far", "--output", "new.toml", *words)
+    shown = reply.stdout + reply.stderr
     assert reply.returncode == 3, shown[-2000:]
     assert "Traceback" not in shown
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", shown)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -63,6 +64,34 @@ def project(tmp_path: Path) -> Path:
     for number in range(30):
         (root / f"{number}").write_bytes(os.urandom(8192))
     return root
+
+
+@dataclass
+class Sender:
+    """Submits the project of a test to a folder of its own."""
+
+    transport: Transport
+    project: Path
+    folder: Path
+    parts: list[int] = field(default_factory=list)
+    "The bytes that the last submission sent."
+
+    @property
+    def remote(self) -> Path:
+        """The folder of the project on the cluster."""
+        return self.folder / "remote/p"
+
+    def __call__(self, key: str, sent: str = "m") -> Submitted:
+        self.parts.clear()
+        one = submission(self.project, str(self.folder / "remote"), key)
+        return submit(
+            self.transport, one, Sent(self.folder / sent), TIMEOUTS, lambda part, _: self.parts.append(part)
+        )
+
+
+@pytest.fixture
+def send(transport: Transport, project: Path, tmp_path: Path) -> Sender:
+    return Sender(transport, project, tmp_path)
 
 
 def mount(folder: Path, *options: str) -> None:
@@ -128,20 +157,17 @@ def test_a_limit_on_the_size_of_files_is_an_error(testbed: Testbed, project: Pat
     assert counted(testbed)["limit"] == 0
 
 
-def test_a_folder_that_becomes_read_only_loses_no_job(
-    transport: Transport, testbed: Testbed, project: Path, tmp_path: Path
-) -> None:
-    remote = tmp_path / "remote"
-    one, two = (submission(project, str(remote), f"read-only-{number}") for number in (1, 2))
+def test_a_folder_that_becomes_read_only_loses_no_job(send: Sender, testbed: Testbed) -> None:
+    remote = send.folder / "remote"
     with small(remote, "size=50m"):
-        first = submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS)
+        first = send("read-only-1")
         mount(remote, "remount", "ro")
-        assert submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS).job == first.job
+        assert send("read-only-1").job == first.job
         with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
-            submit(transport, two, Sent(tmp_path / "m"), TIMEOUTS)
+            send("read-only-2")
         mount(remote, "remount", "rw")
-        assert submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS).job == first.job
-        submit(transport, two, Sent(tmp_path / "m"), TIMEOUTS)
+        assert send("read-only-1").job == first.job
+        send("read-only-2")
     jobs = counted(testbed)
     assert (jobs["read-only-1"], jobs["read-only-2"]) == (1, 1)
 
@@ -161,7 +187,7 @@ def test_a_submission_takes_one_round_trip_and_two_if_its_snapshot_is_missing(
 ) -> None:
     def trips(key: str) -> int:
         transport = Counting(testbed.twin.environ())
-        submit(transport, submission(project, str(tmp_path / "remote"), key), Sent(tmp_path / "m"), TIMEOUTS)
+        Sender(transport, project, tmp_path)(key)
         return transport.commands
 
     first, unchanged = trips("trips-1"), trips("trips-2")
@@ -174,26 +200,18 @@ def test_a_submission_takes_one_round_trip_and_two_if_its_snapshot_is_missing(
     assert (first, unchanged, changed, elsewhere, trips("trips-5")) == (1, 1, 1, 1, 2)
 
 
-def test_a_project_that_the_host_has_already_is_not_sent_to_its_end(
-    testbed: Testbed, project: Path, tmp_path: Path
-) -> None:
-    (project / "large").write_bytes(bytes(300_000_000))
-    transport, parts = LocalTransport(testbed.twin.environ()), list[int]()
-    submit(
-        transport, submission(project, str(tmp_path / "remote"), "there-1"), Sent(tmp_path / "m"), TIMEOUTS
-    )
-    one = submission(project, str(tmp_path / "remote"), "there-2")
-    submit(transport, one, Sent(tmp_path / "elsewhere"), TIMEOUTS, lambda part, _total: parts.append(part))
-    assert sum(parts) < 30_000_000
+def test_a_project_that_the_host_has_already_is_not_sent_to_its_end(send: Sender) -> None:
+    (send.project / "large").write_bytes(bytes(300_000_000))
+    send("there-1")
+    send("there-2", sent="elsewhere")
+    assert sum(send.parts) < 30_000_000
 
 
-def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
-    transport: Transport, testbed: Testbed, project: Path, tmp_path: Path
-) -> None:
+def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(send: Sender) -> None:
+    project = send.project
     (project / "d/e").mkdir(parents=True)
     (project / "d/e/f").write_text("f")
-    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
-    before = submit(transport, submission(project, remote, "base"), sent, TIMEOUTS)
+    before = send("base")
     (project / "1").write_text("changed")
     (project / "2").unlink()
     (project / "3").unlink()
@@ -206,13 +224,11 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     (project / "4").chmod(0o755)
     (project / "5").unlink()
     (project / "5").symlink_to("6")
-    parts: list[int] = []
-    one = submission(project, remote, "next")
-    done = submit(transport, one, sent, TIMEOUTS, lambda part, _total: parts.append(part))
-    assert sum(parts) < 20_000
-    assert done.snapshot == one.content.hash
+    done = send("next")
+    assert sum(send.parts) < 20_000
+    assert done.snapshot == manifest(snapshot(project)).hash
     for each in (before, done):  # they share files, and neither changed the other
-        kept = settled(tmp_path / "remote/p") / "snapshots" / each.snapshot
+        kept = settled(send.remote) / "snapshots" / each.snapshot
         assert manifest(snapshot(kept)).hash == each.snapshot
     (Path(done.folder) / "hard.sbatch").unlink()
     assert manifest(snapshot(Path(done.folder))).hash == done.snapshot
@@ -230,27 +246,17 @@ def no_snapshots_made() -> Iterator[None]:
 real = remote_scripts.program
 
 
-def test_what_was_sent_replaces_the_snapshot_until_one_is_made_from_it(
-    transport: Transport, project: Path, tmp_path: Path
-) -> None:
-    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
+def test_what_was_sent_replaces_the_snapshot_until_one_is_made_from_it(send: Sender) -> None:
     with no_snapshots_made():
-        first = submit(transport, submission(project, remote, "first"), sent, TIMEOUTS)
-        (project / "1").write_text("changed")
-        (project / "2").unlink()
-        second = submit(transport, submission(project, remote, "second"), sent, TIMEOUTS)
-    snapshots = tmp_path / "remote/p/snapshots"
+        first = send("first")
+        (send.project / "1").write_text("changed")
+        (send.project / "2").unlink()
+        second = send("second")
+    snapshots = send.remote / "snapshots"
     made = [path.name for path in snapshots.iterdir() if path.is_dir()]
     assert made == [first.snapshot]  # the next one is based on it
-    parts: list[int] = []
-    third = submit(
-        transport,
-        submission(project, remote, "third"),
-        sent,
-        TIMEOUTS,
-        lambda part, _total: parts.append(part),
-    )
-    assert sum(parts) < 4096  # none of the files
+    third = send("third")
+    assert sum(send.parts) < 4096  # none of the files
     assert third.snapshot == second.snapshot
     for each in (second, third):
         assert contents(each) == each.snapshot
@@ -266,22 +272,19 @@ def contents(done: Submitted) -> str:
 
 
 @pytest.mark.parametrize("lost", ["tar", "gone", ""])
-def test_a_damaged_copy_of_what_was_sent_is_not_used(
-    transport: Transport, project: Path, tmp_path: Path, lost: str
-) -> None:
-    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
-    submit(transport, submission(project, remote, "first"), sent, TIMEOUTS)
-    settled(tmp_path / "remote/p")
+def test_a_damaged_copy_of_what_was_sent_is_not_used(send: Sender, lost: str) -> None:
+    send("first")
+    settled(send.remote)
     for name in "123":
-        (project / name).unlink()
+        (send.project / name).unlink()
     with no_snapshots_made():
-        second = submit(transport, submission(project, remote, "second"), sent, TIMEOUTS)
-    (kept,) = (tmp_path / "remote/p/staging").glob("sent.*")
+        second = send("second")
+    (kept,) = (send.remote / "staging").glob("sent.*")
     if lost:
         os.truncate(kept / lost, (kept / lost).stat().st_size // 2)
     else:
         shutil.rmtree(kept)
-    third = submit(transport, submission(project, remote, "third"), sent, TIMEOUTS)
+    third = send("third")
     assert contents(third) == third.snapshot == second.snapshot
 
 
@@ -293,55 +296,43 @@ def test_a_copy_of_what_was_sent_with_a_hole_in_it_is_not_kept(
     tee = 'head -c 20480 >"$1.all"; cat "$1.all"; head -c 20480 /dev/zero >"$1"; tee -a "$1"; exit 1'
     (tmp_path / "bin/tee").write_text(f"#!/bin/sh\nPATH={os.environ['PATH']}\n{tee}\n")
     (tmp_path / "bin/tee").chmod(0o755)
-    transport = LocalTransport({**testbed.twin.environ(), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
-    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
-    first, second = (
-        submit(transport, submission(project, remote, key), sent, TIMEOUTS) for key in ("one", "two")
-    )
+    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    send = Sender(LocalTransport(testbed.twin.environ() | path), project, tmp_path)
+    first, second = send("one"), send("two")
     assert contents(first) == contents(second) == first.snapshot == second.snapshot
-    assert not list((tmp_path / "remote/p/staging").glob("sent.*"))
+    assert not list((send.remote / "staging").glob("sent.*"))
 
 
-def test_a_base_that_is_removed_before_the_snapshot_is_made_does_no_harm(
-    transport: Transport, project: Path, tmp_path: Path
-) -> None:
-    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
-    first = submit(transport, submission(project, remote, "first"), sent, TIMEOUTS)
-    settled(tmp_path / "remote/p")
-    (project / "1").write_text("changed")
+def test_a_base_that_is_removed_before_the_snapshot_is_made_does_no_harm(send: Sender) -> None:
+    first = send("first")
+    settled(send.remote)
+    (send.project / "1").write_text("changed")
     with no_snapshots_made():
-        submit(transport, submission(project, remote, "second"), sent, TIMEOUTS)
-    shutil.rmtree(tmp_path / "remote/p/snapshots" / first.snapshot)
-    third = submit(transport, submission(project, remote, "third"), sent, TIMEOUTS)
+        send("second")
+    shutil.rmtree(send.remote / "snapshots" / first.snapshot)
+    third = send("third")
     assert contents(third) == third.snapshot != first.snapshot
 
 
-def test_where_snapshots_are_never_made_in_the_background_nothing_accumulates(
-    transport: Transport, project: Path, tmp_path: Path
-) -> None:
-    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
+def test_where_snapshots_are_never_made_in_the_background_nothing_accumulates(send: Sender) -> None:
     with no_snapshots_made():
         for number in range(5):
-            (project / "1").write_text(f"{number}")
-            done = submit(transport, submission(project, remote, f"pile-{number}"), sent, TIMEOUTS)
-    assert len(list((tmp_path / "remote/p/staging").iterdir())) == 1
+            (send.project / "1").write_text(f"{number}")
+            done = send(f"pile-{number}")
+    assert len(list((send.remote / "staging").iterdir())) == 1
     assert contents(done) == done.snapshot
 
 
-def test_the_rights_that_a_folder_grants_to_a_group_are_not_inherited(
-    transport: Transport, project: Path, tmp_path: Path
-) -> None:
-    granted = (2, (1, 7, -1), (4, 7, -1), (16, 7, -1), (32, 5, -1))  # setfacl -m d:u::rwx,d:g::rwx,d:o::rx
-    entries = b"".join(struct.pack("<HHi", *entry) for entry in granted[1:-1])
-    entries += struct.pack("<HHi", *granted[-1])
-    (tmp_path / "shared").mkdir()
-    os.setxattr(tmp_path / "shared", "system.posix_acl_default", struct.pack("<I", granted[0]) + entries)
-    (tmp_path / "shared/new").mkdir()
-    assert (tmp_path / "shared/new").stat().st_mode & 0o070  # whatever the umask
-    submit(
-        transport, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), TIMEOUTS
-    )
-    assert (tmp_path / "shared/p").stat().st_mode & 0o777 == 0o700
+def test_the_rights_that_a_folder_grants_to_a_group_are_not_inherited(send: Sender) -> None:
+    granted = ((1, 7, -1), (4, 7, -1), (16, 7, -1), (32, 5, -1))  # setfacl -m d:u::rwx,d:g::rwx,d:o::rx
+    shared = send.folder / "remote"
+    shared.mkdir()
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in granted)
+    os.setxattr(shared, "system.posix_acl_default", acl)
+    (shared / "new").mkdir()
+    assert (shared / "new").stat().st_mode & 0o070  # whatever the umask
+    send("granted")
+    assert send.remote.stat().st_mode & 0o777 == 0o700
 
 
 AT_ONCE = """
@@ -424,86 +415,21 @@ def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
     assert sum(name in names for name in listed) == len(entries)
 
 
+WORDS = (
+    r"""-rf -- - -T @x $HOME ${IFS} ~ ~root * ? [a-z] {a,b} ! !! #x %s%n %j \ \n ' " it's "quoted" '' \' """
+    "$'x' é e\u0301 ☃ 名 ... ..a .hidden a..b CON nul a:b a=b a,b a;b a&b a|b <a> (a) "
+    "job closed complete intent.1 record.json hard.sbatch.x sbatch snapshots"
+)
+SPACED = (
+    *("--checkpoint-action=exec=touch pwned", "--to-command=touch pwned", "$(touch pwned)", "`touch pwned`"),
+    *("; touch pwned", "&& touch pwned", "| touch pwned", "> pwned", "a b", " a", "a ", "  ", "\t", "a\tb"),
+    *("a\nb", "\n", "\r", "\x1b[2J", "\x1b]0;pwned\x07", "\x7f", "\x01", "\u202egpj.exe", "\u200b"),
+)
+
+
 def hostile_names() -> list[str]:
     """A hundred names of files, each with a special meaning for some program."""
-    words = [
-        *("-rf", "--", "-", "--checkpoint-action=exec=touch pwned", "-T", "--to-command=touch pwned", "@x"),
-        *("$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned", "| touch pwned", "> pwned"),
-        *(
-            "$HOME",
-            "${IFS}",
-            "~",
-            "~root",
-            "*",
-            "?",
-            "[a-z]",
-            "{a,b}",
-            "!",
-            "!!",
-            "#x",
-            "%s%n",
-            "%j",
-            "\\",
-            "\\n",
-        ),
-        *(
-            "'",
-            '"',
-            "it's",
-            '"quoted"',
-            "''",
-            "\\'",
-            "$'x'",
-            "a b",
-            " a",
-            "a ",
-            "  ",
-            "\t",
-            "a\tb",
-            "a\nb",
-            "\n",
-        ),
-        *(
-            "\r",
-            "\x1b[2J",
-            "\x1b]0;pwned\x07",
-            "\x7f",
-            "\x01",
-            "\u202egpj.exe",
-            "\u200b",
-            "é",
-            "e\u0301",
-            "☃",
-            "名",
-        ),
-        *(
-            "...",
-            "..a",
-            ".hidden",
-            "a..b",
-            "CON",
-            "nul",
-            "a:b",
-            "a=b",
-            "a,b",
-            "a;b",
-            "a&b",
-            "a|b",
-            "<a>",
-            "(a)",
-        ),
-        *(
-            "job",
-            "closed",
-            "complete",
-            "intent.1",
-            "record.json",
-            "hard.sbatch.x",
-            "sbatch",
-            "snapshots",
-            "x" * 240,
-        ),
-    ]
+    words = [*WORDS.split(" "), *SPACED, "x" * 240]
     more = [f"{word}.{number}" for number, word in enumerate(words)]
     return list(dict.fromkeys((*words, *more)))[:100]
 

@@ -3,44 +3,27 @@
 `python -m tests.support.first_cancels COUNT SEED` makes that many trials; docs/reliability.md has the result.
 """
 
-import os
 import random
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
-from slurmgen.cli import main
 from slurmgen.ledger.ledger import Ledger
-from tests.support.first_faults import Testbeds, active, finished, runs_of, started, user_of
+from tests.support.first_faults import Testbeds, active, finished, forked, runs_of, started, user_of
 from tests.support.twins import eventually, twin
 
 MOMENTS = (0.2, 1.6)
 "Seconds after the start of the client; at the first there may be no entry in the ledger yet."
 
 
-def cancelling(project: Path, name: str) -> int:
-    """Run `slurmgen cancel NAME` in a process of its own; its process id."""
-    child = os.fork()
-    if child:
-        return child
-    os.chdir(project)
-    sys.stdout = sys.stderr = (project.parent / f"{name}.cancel.log").open("w", buffering=1)
-    sys.argv = ["slurmgen", "cancel", name]
-    code: object = 70
-    try:
-        main()
-    except SystemExit as error:
-        code = error.code
-    finally:
-        os._exit(code if isinstance(code, int) else 0)
-
-
 def trial(project: Path, testbeds: Testbeds, name: str, chance: random.Random) -> Counter[str]:
     """Cancel one race, and count what came of it."""
     client = started(project, name)
     time.sleep(chance.uniform(*MOMENTS))
-    if finished(cancelling(project, name)):  # there was no entry yet
+    if finished(
+        forked(project, f"{name}.cancel.log", ["cancel", name], lambda: None)
+    ):  # there was no entry yet
         assert not finished(client)
         return Counter({"nothing to cancel yet": 1})
     finished(client)

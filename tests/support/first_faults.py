@@ -81,14 +81,23 @@ def words(name: str) -> list[str]:
 
 def started(project: Path, name: str, prepare: Callable[[], object] = lambda: None) -> int:
     """Run the command in a process of its own, after `prepare` there; its process id."""
+
+    def prepared() -> None:
+        race.FIRST_PAUSE = 0.2
+        prepare()
+
+    return forked(project, f"{name}.log", words(name), prepared)
+
+
+def forked(project: Path, log: str, argv: Sequence[str], prepare: Callable[[], object]) -> int:
+    """Run slurmgen in a process of its own, with a log beside the project; its process id."""
     child = os.fork()
     if child:
         return child
     os.setpgid(0, 0)
     os.chdir(project)
-    sys.stdout = sys.stderr = (project.parent / f"{name}.log").open("a", buffering=1)
-    sys.argv = ["slurmgen", *words(name)]
-    race.FIRST_PAUSE = 0.2
+    sys.stdout = sys.stderr = (project.parent / log).open("a", buffering=1)
+    sys.argv = ["slurmgen", *argv]
     code: object = 70
     try:
         prepare()

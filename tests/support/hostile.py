@@ -5,8 +5,6 @@ It is a stand-in, since no sshd does that.
 
 import os
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +13,7 @@ from pathlib import Path
 import paramiko
 
 from tests.scenarios.test_hostile_replies import EVIL
-from tests.support.questions import GONE, Serving
+from tests.support.questions import GONE, serving
 from tests.support.sshd import Server, keygen
 
 Answer = Callable[[paramiko.Channel], int | None]
@@ -161,28 +159,7 @@ class _Host(paramiko.ServerInterface):
 @contextmanager
 def hostile(folder: Path, answer: Answer) -> Iterator[Server]:
     """Start a server with these replies; it ends with the block."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(folder, listener.getsockname()[1])
-    keygen(folder / "host_key")
-    keygen(server.key)
-    running: list[paramiko.Transport] = []
-
-    def serve() -> None:
-        with suppress(OSError):  # the listener was closed
-            while True:
-                transport = Serving(listener.accept()[0])
-                running.append(transport)
-                transport.add_server_key(paramiko.PKey.from_path(folder / "host_key"))
-                transport.start_server(event=threading.Event(), server=_Host(answer))
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)
-        for transport in running:
-            transport.close()
+    host_key = keygen(folder / "host_key")
+    keygen(folder / "key")
+    with serving(host_key, lambda: _Host(answer)) as port:
+        yield Server(folder, port)

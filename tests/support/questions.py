@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -118,43 +119,47 @@ def _feed(channel: paramiko.Channel, stdin: IO[bytes]) -> None:
         stdin.close()
 
 
+@dataclass
 class Questions:
     """A running server; `logins` counts the successful logins."""
 
-    def __init__(self, kind: str, home: Path, environ: dict[str, str]) -> None:
-        self.kind = kind
-        self.home = home
-        self.environ = environ
-        self.logins = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.running: list[paramiko.Transport] = []
+    kind: str
+    home: Path
+    environ: dict[str, str]
+    port: int = 0
+    logins: int = 0
 
-    @property
-    def port(self) -> int:
-        port: int = self.listener.getsockname()[1]
-        return port
 
-    def serve(self, host_key: Path) -> None:
+@contextmanager
+def serving(host_key: Path, make: Callable[[], paramiko.ServerInterface]) -> Iterator[int]:
+    """Serve each connection to a port of the loopback by an interface of its own; yields the port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    running: list[paramiko.Transport] = []
+
+    def serve() -> None:
         with suppress(OSError):  # the listener was closed
             while True:
-                transport = Serving(self.listener.accept()[0])
-                self.running.append(transport)
+                transport = Serving(listener.accept()[0])
+                running.append(transport)
                 transport.add_server_key(paramiko.PKey.from_path(host_key))
-                transport.start_server(event=threading.Event(), server=_Asking(self))
+                transport.start_server(event=threading.Event(), server=make())
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+        for transport in running:
+            transport.close()
 
 
 @contextmanager
 def questions(kind: str, host_key: Path, home: Path, environ: dict[str, str]) -> Iterator[Questions]:
     """Start a server with two prompts; it ends with the block."""
     server = Questions(kind, home, environ)
-    thread = threading.Thread(target=server.serve, args=(host_key,), daemon=True)
-    thread.start()
-    try:
+    with serving(host_key, lambda: _Asking(server)) as server.port:
         yield server
-    finally:
-        with suppress(OSError):
-            server.listener.shutdown(socket.SHUT_RDWR)
-        server.listener.close()
-        thread.join(10)
-        for transport in server.running:
-            transport.close()

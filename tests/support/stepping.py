@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurmgen.ledger.ledger import Ledger, Record
+from tests.support import command_server
 from tests.support.twins import Testbed
 
 PROGRAM = r"""
@@ -74,15 +73,7 @@ def submitted_script(testbed: Testbed, project: Path, name: str, text: str) -> R
 
 def _submitted(testbed: Testbed, project: Path, *words: str) -> Record:
     environ = {**os.environ, "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"], "HOME": str(project.parent)}
-    reply = subprocess.run(
-        [sys.executable, "-m", "slurmgen", "submit", *words],
-        cwd=project,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    reply = command_server.run(("submit", *words), project, environ)
     assert reply.returncode == 0, reply.stderr
     ledger = Ledger(Path(environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite"))
     return ledger.find(reply.stdout.split()[0])[0]

@@ -8,10 +8,12 @@ from threading import Thread
 from typing import Any, Literal
 
 import uvicorn
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
+from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slurmgen.web import Settings
+from slurmgen.web import Settings, create_app
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import config, listen, local_settings
 
@@ -44,6 +46,27 @@ class Served:
     def entry(self) -> str:
         """The address that `slurmgen web` prints."""
         return f"{self.origin}/?token={self.settings.token}"
+
+
+HOST = "127.0.0.1:8123"
+OWN = {"origin": f"http://{HOST}"}
+LOCAL = Settings(hosts=("127.0.0.1",))
+
+
+@contextmanager
+def local_client() -> Iterator[TestClient]:
+    """A client with the cookie of a local server."""
+    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}", headers=OWN) as client:
+        client.get("/", params={"token": LOCAL.token})
+        yield client
+
+
+@contextmanager
+def public_client() -> Iterator[TestClient]:
+    """A client of a public server."""
+    settings = Settings(limits=PUBLIC)
+    with TestClient(create_app(settings), base_url=f"http://{HOST}", headers=OWN) as client:
+        yield client
 
 
 @contextmanager
@@ -112,3 +135,20 @@ def opened(
     yield page
     context.close()
     assert may_fail or faults == [], faults
+
+
+def faults(page: Page) -> list[str]:
+    """The serious findings of axe, and whether the page is wider than its window."""
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in serious] + ["wider than the window"] * wide
+
+
+def faults_in_both_themes(page: Page) -> list[str]:
+    """`faults`, in light and dark."""
+    found = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found += [f"{scheme}: {fault}" for fault in faults(page)]
+    return found

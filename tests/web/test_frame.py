@@ -27,16 +27,18 @@ def test_a_page_works_below_a_base_path(browser: Browser) -> None:
         expect(page).to_have_title("Linter · slurmgen")
 
 
-def test_the_theme_stays_as_chosen(browser: Browser) -> None:
-    with served(public=True) as server, opened(browser, server.origin) as page:
+def test_the_theme_stays_as_chosen(browser: Browser, origin: str) -> None:
+    with opened(browser, origin) as page:
         page.get_by_role("button", name="Switch between light and dark").click()
         chosen = page.locator("html").get_attribute("data-theme")
         page.reload()
         assert page.locator("html").get_attribute("data-theme") == chosen == "dark"
 
 
-def test_a_page_is_printed_in_the_light_theme_and_without_what_is_pressed(browser: Browser) -> None:
-    with served(public=True) as server, opened(browser, server.origin, theme="dark") as page:
+def test_a_page_is_printed_in_the_light_theme_and_without_what_is_pressed(
+    browser: Browser, origin: str
+) -> None:
+    with opened(browser, origin, theme="dark") as page:
         page.get_by_role("button", name="Switch between light and dark").click()
         page.get_by_role("button", name="Switch between light and dark").click()
         assert page.locator("html").get_attribute("data-theme") == "dark"
@@ -45,8 +47,8 @@ def test_a_page_is_printed_in_the_light_theme_and_without_what_is_pressed(browse
         expect(page.get_by_role("navigation", name="Main")).to_be_hidden()
 
 
-def test_all_columns_of_the_sites_are_on_the_paper(browser: Browser) -> None:
-    with served(public=True) as server, opened(browser, f"{server.origin}/sites", A4) as page:
+def test_all_columns_of_the_sites_are_on_the_paper(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/sites", A4) as page:
         page.emulate_media(media="print")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         expect(page.locator(".scroll")).to_have_css("overflow-x", "visible")

@@ -5,19 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.support.web import DESKTOP, PHONE, opened, served
+from tests.support.web import DESKTOP, PHONE, faults_in_both_themes, opened
 
 OLIVIA = "#site=olivia&account=nn1234k"
 
 
-@pytest.fixture(scope="module")
-def origin() -> Iterator[str]:
-    """Where a public server answers."""
-    with served(public=True) as server:
-        yield server.origin
+@pytest.fixture
+def olivia(browser: Browser, origin: str) -> Iterator[Page]:
+    """The generator with a request for that site."""
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        yield page
 
 
 def _lines(page: Page, text: str) -> None:
@@ -31,14 +30,13 @@ def stop_clock(page: Page) -> None:
     page.clock.pause_at(1000)
 
 
-def test_the_script_follows_what_is_typed(browser: Browser, origin: str) -> None:
-    with opened(browser, f"{origin}/{OLIVIA}") as page:
-        page.get_by_label("GPUs in total").fill("8")
-        _lines(page, "#SBATCH --nodes=2")
-        page.get_by_label("Framework").select_option("srun")
-        _lines(page, "#SBATCH --ntasks-per-node=4")
-        expect(page.locator("#as-command")).to_contain_text("--framework srun --gpus 8")
-        expect(page.locator("#as-toml")).to_contain_text('site = "olivia"')
+def test_the_script_follows_what_is_typed(olivia: Page) -> None:
+    olivia.get_by_label("GPUs in total").fill("8")
+    _lines(olivia, "#SBATCH --nodes=2")
+    olivia.get_by_label("Framework").select_option("srun")
+    _lines(olivia, "#SBATCH --ntasks-per-node=4")
+    expect(olivia.locator("#as-command")).to_contain_text("--framework srun --gpus 8")
+    expect(olivia.locator("#as-toml")).to_contain_text('site = "olivia"')
 
 
 def test_the_site_decides_choices_and_hints(browser: Browser, origin: str) -> None:
@@ -69,20 +67,19 @@ def test_a_refusal_is_announced_once_the_user_pauses(browser: Browser, origin: s
         expect(page.locator("#request [aria-live], .result [aria-live]")).to_have_count(0)
 
 
-def test_a_refusal_is_at_its_field_and_its_button_corrects_it(browser: Browser, origin: str) -> None:
-    with opened(browser, f"{origin}/{OLIVIA}") as page:
-        _lines(page, "#SBATCH --nodes=1")
-        gpus = page.get_by_label("GPUs in total")
-        gpus.fill("40")
-        expect(gpus).to_have_attribute("aria-invalid", "true")
-        expect(gpus).to_have_accessible_description(re.compile("40 GPUs exceed the limit"))
-        expect(page.locator("#answer")).to_have_class("stale")
-        _lines(page, "#SBATCH --nodes=1")
-        page.locator("#problem-gpus").get_by_role("button", name="32").click()
-        _lines(page, "#SBATCH --nodes=8")
-        expect(gpus).to_have_value("32")
-        expect(gpus).not_to_have_attribute("aria-invalid", "true")
-        expect(page.locator("#answer")).not_to_have_class("stale")
+def test_a_refusal_is_at_its_field_and_its_button_corrects_it(olivia: Page) -> None:
+    _lines(olivia, "#SBATCH --nodes=1")
+    gpus = olivia.get_by_label("GPUs in total")
+    gpus.fill("40")
+    expect(gpus).to_have_attribute("aria-invalid", "true")
+    expect(gpus).to_have_accessible_description(re.compile("40 GPUs exceed the limit"))
+    expect(olivia.locator("#answer")).to_have_class("stale")
+    _lines(olivia, "#SBATCH --nodes=1")
+    olivia.locator("#problem-gpus").get_by_role("button", name="32").click()
+    _lines(olivia, "#SBATCH --nodes=8")
+    expect(gpus).to_have_value("32")
+    expect(gpus).not_to_have_attribute("aria-invalid", "true")
+    expect(olivia.locator("#answer")).not_to_have_class("stale")
 
 
 def test_a_refusal_of_a_narrow_field_has_the_full_width(browser: Browser, origin: str) -> None:
@@ -144,13 +141,12 @@ def test_a_possible_secret_is_not_in_the_address_while_another_field_is_refused(
         assert page.url.endswith(OLIVIA)
 
 
-def test_the_linter_opens_the_script_with_its_site(browser: Browser, origin: str) -> None:
-    with opened(browser, f"{origin}/{OLIVIA}") as page:
-        _lines(page, "#SBATCH --account=nn1234k")
-        page.get_by_role("button", name="Lint this script").click()
-        expect(page.get_by_label("Site")).to_have_value("olivia")
-        expect(page.locator(".cm-content")).to_contain_text("#SBATCH --account=nn1234k")
-        expect(page.locator("#summary")).to_have_text("No findings")
+def test_the_linter_opens_the_script_with_its_site(olivia: Page) -> None:
+    _lines(olivia, "#SBATCH --account=nn1234k")
+    olivia.get_by_role("button", name="Lint this script").click()
+    expect(olivia.get_by_label("Site")).to_have_value("olivia")
+    expect(olivia.locator(".cm-content")).to_contain_text("#SBATCH --account=nn1234k")
+    expect(olivia.locator("#summary")).to_have_text("No findings")
 
 
 def test_an_address_brings_the_same_job(browser: Browser, origin: str) -> None:
@@ -185,17 +181,16 @@ def test_a_hostile_address_is_refused(browser: Browser, origin: str, address: st
         expect(page.locator(".problem, #refusal .notice").get_by_text(fact).first).to_be_visible()
 
 
-def test_an_older_answer_never_replaces_a_newer_one(browser: Browser, origin: str) -> None:
+def test_an_older_answer_never_replaces_a_newer_one(olivia: Page) -> None:
     held: list[Route] = []
-    with opened(browser, f"{origin}/{OLIVIA}") as page:
-        _lines(page, "#SBATCH --nodes=1")
-        page.route("**/generator", lambda route: route.continue_() if held else held.append(route))
-        with page.expect_request("**/generator"):
-            page.get_by_label("GPUs in total").fill("8")
-        for gpus in ("12", "20", "16"):
-            page.get_by_label("GPUs in total").fill(gpus)
-        held[0].continue_()
-        _lines(page, "#SBATCH --nodes=4")
+    _lines(olivia, "#SBATCH --nodes=1")
+    olivia.route("**/generator", lambda route: route.continue_() if held else held.append(route))
+    with olivia.expect_request("**/generator"):
+        olivia.get_by_label("GPUs in total").fill("8")
+    for gpus in ("12", "20", "16"):
+        olivia.get_by_label("GPUs in total").fill(gpus)
+    held[0].continue_()
+    _lines(olivia, "#SBATCH --nodes=4")
 
 
 def test_the_page_says_when_the_server_does_not_answer(browser: Browser, origin: str) -> None:
@@ -259,12 +254,11 @@ def test_the_keyboard_reaches_every_line_with_its_reason(browser: Browser, origi
         expect(page.locator("#lines li:focus .why")).to_have_text("the bundled script, because none is named")
 
 
-def test_a_reason_links_to_its_source(browser: Browser, origin: str) -> None:
-    with opened(browser, f"{origin}/{OLIVIA}") as page:
-        line = page.locator("#lines li").filter(has_text="--mem=").first
-        expect(line.get_by_role("link", name="[guide]")).to_have_attribute(
-            "href", "https://documentation.sigma2.no"
-        )
+def test_a_reason_links_to_its_source(olivia: Page) -> None:
+    line = olivia.locator("#lines li").filter(has_text="--mem=").first
+    expect(line.get_by_role("link", name="[guide]")).to_have_attribute(
+        "href", "https://documentation.sigma2.no"
+    )
 
 
 @pytest.mark.parametrize("more", ["&gpus=8", "&gpus=40"], ids=["valid", "refused"])
@@ -274,8 +268,4 @@ def test_it_is_accessible_at_any_width(
 ) -> None:
     with opened(browser, f"{origin}/{OLIVIA}&requeue=yes{more}", size) as page:
         expect(page.locator("#problem-gpus .problem" if more == "&gpus=40" else "#lines")).to_be_visible()
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            found = Axe().run(page).response["violations"]
-            assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert faults_in_both_themes(page) == []

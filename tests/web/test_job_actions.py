@@ -5,7 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,33 +24,10 @@ from slurmgen.status.query import make_report
 from slurmgen.status.report import Report
 from slurmgen.status.slurm import UNKNOWN
 from slurmgen.submit.prepare import new_key
-from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs import actions
-from tests.support.stepping import Stepping, stepping, submitted, submitted_script
+from tests.support.stepping import Stepping, submitted, submitted_script
 from tests.support.twins import Testbed, eventually
-from tests.support.web import DESKTOP, PHONE, Served, opened, served
-
-HOST = "127.0.0.1:8123"
-LOCAL = Settings(hosts=("127.0.0.1",))
-OWN = {"origin": f"http://{HOST}"}
-
-
-@pytest.fixture
-def project(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project, in which the server is started."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", testbed.environ["XDG_STATE_HOME"])
-    return folder
-
-
-@pytest.fixture
-def job(testbed: Testbed, project: Path) -> Iterator[Stepping]:
-    running = stepping(testbed, project, "train")
-    yield running
-    running.end()
+from tests.support.web import DESKTOP, PHONE, Served, local_client, opened
 
 
 @pytest.fixture
@@ -62,17 +39,15 @@ def ended(testbed: Testbed, project: Path) -> Record:
 
 
 @pytest.fixture
-def server(project: Path) -> Iterator[Served]:
-    with served() as running:
-        yield running
+def server(project: Path, server: Served) -> Served:
+    """A server in the project."""
+    return server
 
 
 @pytest.fixture
-def user(project: Path) -> Iterator[TestClient]:
-    """A client with the cookie."""
-    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}", headers=OWN) as client:
-        client.get("/", params={"token": LOCAL.token})
-        yield client
+def user(project: Path, user: TestClient) -> TestClient:
+    """A client of a server in the project."""
+    return user
 
 
 def table(page: Page, server: Served) -> None:
@@ -88,59 +63,55 @@ def copies(original: Record) -> list[Record]:
     return [one for one in Ledger().all() if f'"resubmits":"{original.key}"' in one.request]
 
 
-def test_a_job_is_watched_from_its_begin_to_its_end(browser: Browser, server: Served, job: Stepping) -> None:
-    with opened(browser, server.entry) as page:
-        table(page, server)
-        shown = row(page, job.record)
-        expect(shown.locator(".state")).to_have_text("running", timeout=60_000)
-        expect(shown.locator(".time")).to_contain_text("/ 00:05:00")
-        job.end()
-        expect(shown.locator(".state")).to_have_text("completed", timeout=60_000)
+def test_a_job_is_watched_from_its_begin_to_its_end(page: Page, server: Served, job: Stepping) -> None:
+    table(page, server)
+    shown = row(page, job.record)
+    expect(shown.locator(".state")).to_have_text("running", timeout=60_000)
+    expect(shown.locator(".time")).to_contain_text("/ 00:05:00")
+    job.end()
+    expect(shown.locator(".state")).to_have_text("completed", timeout=60_000)
     assert Ledger().of_key(job.record.key).final  # type: ignore[union-attr]
 
 
 def test_a_job_is_cancelled_after_a_confirmation(
-    browser: Browser, server: Served, job: Stepping, testbed: Testbed
+    page: Page, server: Served, job: Stepping, testbed: Testbed
 ) -> None:
-    with opened(browser, server.entry) as page:
-        table(page, server)
-        row(page, job.record).get_by_role("button", name="Cancel").click()
-        page.get_by_role("button", name="Keep").click()
-        expect(page.get_by_role("dialog")).to_be_hidden()
-        row(page, job.record).get_by_role("button", name="Cancel").click()
-        page.get_by_role("button", name="Cancel the job").click()
-        expect(page.get_by_role("dialog")).to_contain_text("Cancelled job")
-        page.get_by_role("button", name="Close").click()
-        expect(row(page, job.record).locator(".state")).to_have_text("cancelled", timeout=60_000)
+    table(page, server)
+    row(page, job.record).get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Keep").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    row(page, job.record).get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Cancelled job")
+    page.get_by_role("button", name="Close").click()
+    expect(row(page, job.record).locator(".state")).to_have_text("cancelled", timeout=60_000)
     assert testbed.wait(job.record.id) == "CANCELLED"
 
 
-def test_a_job_is_cancelled_with_the_keyboard_alone(browser: Browser, server: Served, job: Stepping) -> None:
+def test_a_job_is_cancelled_with_the_keyboard_alone(page: Page, server: Served, job: Stepping) -> None:
     """The focus stays in the dialog, and then returns to the job."""
-    with opened(browser, server.entry) as page:
-        table(page, server)
-        dialog = page.get_by_role("dialog")
-        row(page, job.record).get_by_role("button", name="Cancel").press("Enter")
-        expect(dialog.get_by_role("button", name="Keep")).to_be_focused()
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        expect(dialog.get_by_role("button", name="Close")).to_be_focused()
-        page.keyboard.press("Enter")
-        expect(dialog).to_be_hidden()
-        expect(row(page, job.record).locator(":focus")).to_have_count(1)
+    table(page, server)
+    dialog = page.get_by_role("dialog")
+    row(page, job.record).get_by_role("button", name="Cancel").press("Enter")
+    expect(dialog.get_by_role("button", name="Keep")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("button", name="Close")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(row(page, job.record).locator(":focus")).to_have_count(1)
 
 
 def test_the_page_of_a_task_cancels_only_this_task(
-    browser: Browser, server: Served, testbed: Testbed, project: Path
+    page: Page, server: Served, testbed: Testbed, project: Path
 ) -> None:
     sweep = submitted(testbed, project, "tune", "import time\ntime.sleep(600)\n", "--sweep", "lr=1,2")
-    with opened(browser, server.entry) as page:
-        page.goto(f"{server.origin}/jobs/{sweep.key}?task=1")
-        page.get_by_role("button", name="Cancel task").click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text(f"Cancel task {sweep.id}_1 (tune)?")
-        dialog.get_by_role("button", name="Cancel the task").click()
-        expect(dialog).to_contain_text(f"Cancelled task {sweep.id}_1")
+    page.goto(f"{server.origin}/jobs/{sweep.key}?task=1")
+    page.get_by_role("button", name="Cancel task").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Cancel task {sweep.id}_1 (tune)?")
+    dialog.get_by_role("button", name="Cancel the task").click()
+    expect(dialog).to_contain_text(f"Cancelled task {sweep.id}_1")
     assert testbed.wait(f"{sweep.id}_1") == "CANCELLED"
     states = testbed.run("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={sweep.id}_0")
     testbed.run("scancel", sweep.id)
@@ -168,20 +139,19 @@ def test_a_job_is_submitted_again_with_a_change_that_is_shown_before(
     assert (copy.snapshot, copy.command.split()[-2:]) == (ended.snapshot, ["--time=00:07:00", "--unchanged"])
 
 
-def test_enter_shows_a_change_before_it_submits(browser: Browser, server: Served, ended: Record) -> None:
-    with opened(browser, server.entry) as page:
-        table(page, server)
-        row(page, ended).get_by_role("button", name="Resubmit").click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("The script is the same")
-        limit = dialog.get_by_label("Time limit")
-        limit.fill("00:07:00")
-        limit.press("Enter")
-        expect(dialog.locator("ins").first).to_contain_text("00:07:00")
-        assert copies(ended) == []
-        expect(dialog.get_by_role("button", name="Submit")).to_be_enabled()
-        limit.press("Enter")
-        expect(dialog).to_contain_text("runs again")
+def test_enter_shows_a_change_before_it_submits(page: Page, server: Served, ended: Record) -> None:
+    table(page, server)
+    row(page, ended).get_by_role("button", name="Resubmit").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The script is the same")
+    limit = dialog.get_by_label("Time limit")
+    limit.fill("00:07:00")
+    limit.press("Enter")
+    expect(dialog.locator("ins").first).to_contain_text("00:07:00")
+    assert copies(ended) == []
+    expect(dialog.get_by_role("button", name="Submit")).to_be_enabled()
+    limit.press("Enter")
+    expect(dialog).to_contain_text("runs again")
     assert len(copies(ended)) == 1
 
 
@@ -191,8 +161,7 @@ def test_a_form_that_is_sent_again_makes_no_second_job(user: TestClient, ended: 
     (copy,) = copies(ended)
     assert [reply.status_code for reply in replies] == [200, 200]
     assert all(f"Submitted job {copy.id}" in reply.text for reply in replies)
-    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}", headers=OWN) as restarted:
-        restarted.get("/", params={"token": LOCAL.token})
+    with local_client() as restarted:
         assert f"Submitted job {copy.id}" in restarted.post(f"/jobs/{ended.key}/resubmit", data=form).text
     assert copies(ended) == [copy]
 
@@ -339,26 +308,25 @@ SWEPT = "import sys\nprint(sys.argv)\nraise SystemExit(sys.argv[1] == '--lr=2')\
 
 
 def test_the_tasks_that_failed_or_one_task_run_again(
-    browser: Browser, server: Served, testbed: Testbed, project: Path
+    page: Page, server: Served, testbed: Testbed, project: Path
 ) -> None:
     sweep = submitted(testbed, project, "fit", SWEPT, "--sweep", "lr=1,2,3")
     testbed.wait(sweep.id)
-    with opened(browser, server.entry) as page:
-        page.goto(f"{server.origin}/jobs/{sweep.key}")
-        expect(page.locator("#state")).to_contain_text("1 of 3 tasks failed")
-        expect(page.locator("#sweep-table td.error")).to_have_text("FAILED")
-        page.get_by_role("button", name="Resubmit …").click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog.get_by_role("radio", name="Those that failed 1")).to_be_checked()
-        expect(dialog.locator("ins")).to_have_text("+#SBATCH --array=1")
-        dialog.get_by_role("button", name="Submit").click()
-        expect(dialog).to_contain_text("runs again")
-        page.keyboard.press("Escape")
-        page.get_by_role("button", name=f"Resubmit task {sweep.id}_2").click()
-        expect(dialog.get_by_role("radio", name=f"Task {sweep.id}_2 lr=3")).to_be_checked()
-        expect(dialog.locator("ins")).to_have_text("+#SBATCH --array=2")
-        dialog.get_by_role("button", name="Submit").click()
-        expect(dialog).to_contain_text("runs again")
+    page.goto(f"{server.origin}/jobs/{sweep.key}")
+    expect(page.locator("#state")).to_contain_text("1 of 3 tasks failed")
+    expect(page.locator("#sweep-table td.error")).to_have_text("FAILED")
+    page.get_by_role("button", name="Resubmit …").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("radio", name="Those that failed 1")).to_be_checked()
+    expect(dialog.locator("ins")).to_have_text("+#SBATCH --array=1")
+    dialog.get_by_role("button", name="Submit").click()
+    expect(dialog).to_contain_text("runs again")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name=f"Resubmit task {sweep.id}_2").click()
+    expect(dialog.get_by_role("radio", name=f"Task {sweep.id}_2 lr=3")).to_be_checked()
+    expect(dialog.locator("ins")).to_have_text("+#SBATCH --array=2")
+    dialog.get_by_role("button", name="Submit").click()
+    expect(dialog).to_contain_text("runs again")
     assert [(copy.command, copy.tasks) for copy in copies(sweep)] == [
         (f"slurmgen resubmit {sweep.id} --failed --unchanged", '{"tasks":{"1":[{"lr":"2"}]}}'),
         (f"slurmgen resubmit {sweep.id}_2 --unchanged", '{"tasks":{"2":[{"lr":"3"}]}}'),

@@ -1,22 +1,20 @@
 """The page of one job in Chromium, beside real jobs of a twin."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from httpx import Response
 from playwright.sync_api import Browser, Page, expect
 from starlette.testclient import TestClient
 
 from slurmgen.ledger.ledger import Record
-from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs import log
 from slurmgen.web.jobs.files import id_of
-from tests.support.stepping import Stepping, stepping, submitted
+from tests.support.stepping import Stepping, submitted
 from tests.support.twins import Testbed, eventually
-from tests.support.web import PHONE, Served, opened, served
+from tests.support.web import PHONE, Served, faults, opened
 
 FAILS = "import sys\nprint('loading')\nimport missing_module\n"
 SWEPT = """import json, os, pathlib, sys
@@ -34,26 +32,15 @@ HOSTILE = (
 
 
 @pytest.fixture
-def project(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project, in which the server is started."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_STATE_HOME", testbed.environ["XDG_STATE_HOME"])
-    return folder
+def server(project: Path, server: Served) -> Served:
+    """A server in the project."""
+    return server
 
 
 @pytest.fixture
-def job(testbed: Testbed, project: Path) -> Iterator[Stepping]:
-    running = stepping(testbed, project, "train", "--gpus", "1")
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def server(project: Path) -> Iterator[Served]:
-    with served() as running:
-        yield running
+def user(project: Path, user: TestClient) -> TestClient:
+    """A client of a server in the project."""
+    return user
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +59,6 @@ def address(server: Served, record: Record, query: str = "") -> str:
 
 def lines(page: Page) -> list[str]:
     return page.locator("#log-lines > div:not(.rest)").all_text_contents()
-
-
-def fits(page: Page) -> bool:
-    """Whether the page has no horizontal scroll."""
-    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-def faults(page: Page) -> list[str]:
-    found = Axe().run(page).response["violations"]
-    return [
-        one["id"] + ": " + one["nodes"][0]["html"]
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
 
 
 def test_a_running_job_shows_its_log_and_its_curves_as_they_grow(
@@ -162,7 +135,6 @@ def test_a_hostile_log_is_text(browser: Browser, server: Served, job: Stepping) 
         assert "".join(shown[6:-1]) == "x" * 1_000_000 + "END"
         assert page.locator("#log-lines img, #log-lines script").count() == 0
         expect(page.locator("#log-lines .bold.c1")).to_have_text("red")
-        assert fits(page)
         assert faults(page) == []
 
 
@@ -211,7 +183,6 @@ def test_a_failed_job_shows_its_cause_and_its_files_are_fetched(
         page.get_by_text("Script", exact=True).click()
         expect(page.locator("pre.script")).to_contain_text("#SBATCH --job-name=fails")
         expect(page.locator("#script-findings")).to_have_text("The linter finds nothing.")
-        assert fits(page)
         assert faults(page) == []
         page.emulate_media(media="print")
         expect(page.locator("pre.script")).to_have_css("max-height", "none")
@@ -266,31 +237,25 @@ def test_log_and_curves_are_shown_where_the_browser_names_an_unknown_language(
     ],
 )
 def test_only_what_a_job_has_can_be_asked_for(
-    part: str, status: int, testbed: Testbed, project: Path, known: Record
+    part: str, status: int, user: TestClient, known: Record
 ) -> None:
-    settings = Settings(hosts=("127.0.0.1",))
-    with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
-        client.get("/", params={"token": settings.token})
-        assert client.get(f"/jobs/{known.key}/{part}").status_code == status
-        assert client.get(f"/jobs/20260101-000000-00000000/{part}").status_code == 404
+    assert user.get(f"/jobs/{known.key}/{part}").status_code == status
+    assert user.get(f"/jobs/20260101-000000-00000000/{part}").status_code == 404
 
 
 def test_one_file_is_sent_as_an_attachment_and_never_one_outside_of_the_folder(
-    testbed: Testbed, project: Path, known: Record
+    user: TestClient, known: Record
 ) -> None:
     folder = Path(known.folder)
     Path(folder, 'w\u00e4y <b>".html').write_bytes(b"x" * 3_000_000)
     Path(folder, "inside").symlink_to('w\u00e4y <b>".html')
     Path(folder, "outside").symlink_to("/etc/passwd")
-    settings = Settings(hosts=("127.0.0.1",))
-    with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
-        client.get("/", params={"token": settings.token})
 
-        def sent(name: str) -> Response:
-            return client.get(f"/jobs/{known.key}/files/one", params={"file": id_of(name)})
+    def sent(name: str) -> Response:
+        return user.get(f"/jobs/{known.key}/files/one", params={"file": id_of(name)})
 
-        page, inside, outside = sent('w\u00e4y <b>".html'), sent("inside"), sent("outside")
-        listed = client.get(f"/jobs/{known.key}/files").text
+    page, inside, outside = sent('w\u00e4y <b>".html'), sent("inside"), sent("outside")
+    listed = user.get(f"/jobs/{known.key}/files").text
     assert f"files/one?file={id_of('inside')}" in listed
     assert page.content == inside.content == b"x" * 3_000_000
     assert page.headers["content-length"] == "3000000"
@@ -303,13 +268,10 @@ def test_one_file_is_sent_as_an_attachment_and_never_one_outside_of_the_folder(
     assert "leads out of the folder" in outside.text
 
 
-def test_a_job_may_name_its_values_as_it_likes(testbed: Testbed, project: Path, known: Record) -> None:
+def test_a_job_may_name_its_values_as_it_likes(user: TestClient, known: Record) -> None:
     Path(known.folder, "metrics.jsonl").write_text('{"epoch": 1, "\\ud800a\\u202eb": 2}\n')
-    settings = Settings(hosts=("127.0.0.1",))
-    with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
-        client.get("/", params={"token": settings.token})
-        (file,) = client.get(f"/jobs/{known.key}/found").json()["metrics"]
-        curves = client.get(f"/jobs/{known.key}/curves", params={"file": file["id"]}).json()
+    (file,) = user.get(f"/jobs/{known.key}/found").json()["metrics"]
+    curves = user.get(f"/jobs/{known.key}/curves", params={"file": file["id"]}).json()
     assert curves["values"] == {r"\ud800a\u202eb": [2]}
 
 

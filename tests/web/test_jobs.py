@@ -1,15 +1,13 @@
 """The table of jobs: what it shows of the ledger, how it is searched, and what it is sent."""
 
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from msgspec import json, structs
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 from starlette.testclient import TestClient
 
 from slurmgen.errors import ConnectionFailed
@@ -17,30 +15,11 @@ from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.ledger.races import Race, Races
 from slurmgen.slurm.replies import JobState
 from slurmgen.status.report import Report
-from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs.board import Board, Problem
 from slurmgen.web.jobs.rows import Known, View, job_of, job_row, shown
-from tests.support.web import DESKTOP, PHONE, opened, served
+from tests.support.web import DESKTOP, PHONE, Served, opened, served
 
-HOST = "127.0.0.1:8123"
-LOCAL = Settings(hosts=("127.0.0.1",))
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202etxt"
-
-
-@pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    """A ledger of its own, in the environment of this process."""
-    (tmp_path / "state").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Ledger()
-
-
-@pytest.fixture
-def user() -> Iterator[TestClient]:
-    """A client with the cookie."""
-    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}") as client:
-        client.get("/", params={"token": LOCAL.token})
-        yield client
 
 
 def record(number: int, state: str = "COMPLETED", **fields: str) -> Record:
@@ -178,62 +157,61 @@ def test_an_old_entry_without_a_key_has_a_page(user: TestClient, ledger: Ledger)
     assert user.get("/jobs/olivia%3A1").status_code == 200
 
 
-def test_a_site_that_is_not_reached_is_named_with_the_reason(browser: Browser, ledger: Ledger) -> None:
+def test_a_site_that_is_not_reached_is_named_with_the_reason(
+    page: Page, server: Served, ledger: Ledger
+) -> None:
     ledger.settle_all([record(1, ""), record(2)])
-    with served() as server, opened(browser, server.entry) as page:
-        page.goto(f"{server.origin}/jobs")
-        expect(page.locator("#problems")).to_contain_text("olivia: state not known")
-        page.get_by_role("button", name="Try again").press("Enter")
-        expect(page.get_by_role("button", name="Try again")).to_be_focused()
-        expect(page.locator("#rows tr")).to_have_count(2)
+    page.goto(f"{server.origin}/jobs")
+    expect(page.locator("#problems")).to_contain_text("olivia: state not known")
+    page.get_by_role("button", name="Try again").press("Enter")
+    expect(page.get_by_role("button", name="Try again")).to_be_focused()
+    expect(page.locator("#rows tr")).to_have_count(2)
 
 
-def test_a_job_of_another_terminal_appears_in_both_tabs(browser: Browser, ledger: Ledger) -> None:
+def test_a_job_of_another_terminal_appears_in_both_tabs(page: Page, server: Served, ledger: Ledger) -> None:
     ledger.settle(record(1))
-    with served() as server, opened(browser, server.entry) as page:
-        tabs = [page, page.context.new_page()]
-        for tab in tabs:
-            tab.goto(f"{server.origin}/jobs")
-        ledger.settle(record(2))
-        for tab in tabs:
-            expect(tab.get_by_role("link", name="train-2")).to_be_visible()
+    tabs = [page, page.context.new_page()]
+    for tab in tabs:
+        tab.goto(f"{server.origin}/jobs")
+    ledger.settle(record(2))
+    for tab in tabs:
+        expect(tab.get_by_role("link", name="train-2")).to_be_visible()
 
 
-def test_a_state_above_the_table_shows_only_its_jobs(browser: Browser, ledger: Ledger) -> None:
+def test_a_state_above_the_table_shows_only_its_jobs(page: Page, server: Served, ledger: Ledger) -> None:
     ledger.settle_all([record(1), record(2, "")])
-    with served() as server, opened(browser, server.entry) as page:
-        page.goto(f"{server.origin}/jobs")
-        expect(page.locator("#rows tr")).to_have_count(2)
-        page.get_by_role("radio", name="Completed").check()
-        expect(page.locator("#rows .name")).to_have_text(["train-1"])
-        expect(page).to_have_url(re.compile("kind=completed"))
+    page.goto(f"{server.origin}/jobs")
+    expect(page.locator("#rows tr")).to_have_count(2)
+    page.get_by_role("radio", name="Completed").check()
+    expect(page.locator("#rows .name")).to_have_text(["train-1"])
+    expect(page).to_have_url(re.compile("kind=completed"))
 
 
-def test_a_table_that_is_read_again_stays_where_the_user_scrolled(browser: Browser, ledger: Ledger) -> None:
+def test_a_table_that_is_read_again_stays_where_the_user_scrolled(
+    page: Page, server: Served, ledger: Ledger
+) -> None:
     ledger.settle_all([record(number) for number in range(1, 200)])
-    with served() as server, opened(browser, server.entry) as page:
-        page.goto(f"{server.origin}/jobs")
-        page.locator("#sort-time").click()
-        expect(page).to_have_url(re.compile("sort=time"))
-        page.evaluate("scrollTo(0, 2000)")
-        ledger.settle(record(200))
-        expect(page.locator("#kind-all + span b")).to_have_text("200")
-        assert page.evaluate("scrollY") == 2000
+    page.goto(f"{server.origin}/jobs")
+    page.locator("#sort-time").click()
+    expect(page).to_have_url(re.compile("sort=time"))
+    page.evaluate("scrollTo(0, 2000)")
+    ledger.settle(record(200))
+    expect(page.locator("#kind-all + span b")).to_have_text("200")
+    assert page.evaluate("scrollY") == 2000
 
 
-def test_the_keys_move_between_jobs_and_open_one(browser: Browser, ledger: Ledger) -> None:
+def test_the_keys_move_between_jobs_and_open_one(page: Page, server: Served, ledger: Ledger) -> None:
     ledger.settle_all([record(1), record(2)])
-    with served() as server, opened(browser, server.entry) as page:
-        page.goto(f"{server.origin}/jobs")
-        for key, name in [("j", "train-2"), ("ArrowDown", "train-1"), ("k", "train-2")]:
-            page.keyboard.press(key)
-            expect(page.get_by_role("link", name=name)).to_be_focused()
-        page.keyboard.press("/")
-        page.keyboard.type("train-1")
-        expect(page.locator("#rows tr")).to_have_count(1)
-        page.keyboard.press("Tab")
-        page.get_by_role("link", name="train-1").press("Enter")
-        expect(page).to_have_url(f"{server.origin}/jobs/{record(1).key}")
+    page.goto(f"{server.origin}/jobs")
+    for key, name in [("j", "train-2"), ("ArrowDown", "train-1"), ("k", "train-2")]:
+        page.keyboard.press(key)
+        expect(page.get_by_role("link", name=name)).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.type("train-1")
+    expect(page.locator("#rows tr")).to_have_count(1)
+    page.keyboard.press("Tab")
+    page.get_by_role("link", name="train-1").press("Enter")
+    expect(page).to_have_url(f"{server.origin}/jobs/{record(1).key}")
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
@@ -319,7 +297,7 @@ def test_a_link_or_a_prefetched_address_starts_no_step_in_a_job(user: TestClient
 
 def test_an_action_that_fails_says_why_in_its_dialog(user: TestClient, ledger: Ledger) -> None:
     ledger.settle(record(1, ""))
-    reply = user.post(f"/jobs/{record(1).key}/cancel", headers={"origin": f"http://{HOST}"})
+    reply = user.post(f"/jobs/{record(1).key}/cancel")
     assert reply.status_code == 422
     assert "cannot connect to 127.0.0.1:1" in reply.text
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message
 
 from slurmgen.web import Settings, create_app
 from slurmgen.web.limits import _CLIENTS, InTime, Limits, RateLimit
@@ -97,9 +98,20 @@ def test_a_reply_that_takes_too_long_is_dropped_and_too_many_are_refused(
 
 
 def test_a_reply_that_the_client_does_not_read_is_given_up() -> None:
-    async def stuck(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def stuck(message: Message) -> None:
+        sent.append(message)
         await asyncio.Event().wait()
 
-    limited = InTime(stuck, Limits(20, seconds=0.01, transfer=0.01, concurrent=1))
-    assert [TestClient(limited).get("/").status_code for _ in range(2)] == [200, 200]
+    async def ask_twice() -> None:
+        limited = InTime(PlainTextResponse("ok"), Limits(20, transfer=0.01, concurrent=1))
+        for _ in range(2):
+            await limited({"type": "http", "method": "GET", "headers": []}, receive, stuck)
+
+    with ThreadPoolExecutor(1) as pool:  # the browser of other tests has the event loop of this thread
+        pool.submit(asyncio.run, ask_twice()).result()
+    assert [message["status"] for message in sent] == [200, 200]

@@ -1,7 +1,7 @@
 """The linter's answers: the same findings as `slurmgen lint`, in the units of an editor, within limits."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +11,19 @@ from starlette.testclient import TestClient
 from slurmgen.lint import all_rules, chosen, fix, lint_text
 from slurmgen.lint.reports import Linted, report
 from slurmgen.sites.profiles import load_site
-from slurmgen.web import Settings, create_app
 from slurmgen.worker import Busy, Stopped, Workers
 from tests.lint import corpus
 from tests.lint.corpus import Sample
 from tests.lint.test_limits import HARMLESS, HEAD, TOO_MUCH
-from tests.support.web import PUBLIC
 
 Check = Callable[..., Any]
 EXAMPLE = Path("slurmgen/web/static/linter_example.sbatch")
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(limits=PUBLIC)), headers={"origin": "http://testserver"}) as client:
-        yield client
-
-
 @pytest.fixture
-def check(client: TestClient) -> Check:
+def check(public: TestClient) -> Check:
     def check(script: str, **more: str) -> Any:
-        reply = client.post("/lint/findings", data={"script": script, **more})
+        reply = public.post("/lint/findings", data={"script": script, **more})
         assert reply.status_code == 200, reply.text
         return reply.json()
 
@@ -101,10 +93,10 @@ def test_notes_are_reported_on_request(check: Check) -> None:
     "name",
     ["NUL", "calls of calls", "launches", "loops in loops", "one word", "unbalanced quotes", "directives"],
 )
-def test_a_hostile_script_ends_within_the_limits(client: TestClient, name: str) -> None:
+def test_a_hostile_script_ends_within_the_limits(public: TestClient, name: str) -> None:
     """A limit of its worker holds on any machine; a busy one may refuse."""
     script = HEAD + (TOO_MUCH | HARMLESS)[name]
-    reply = client.post("/lint/findings", data={"script": script})
+    reply = public.post("/lint/findings", data={"script": script})
     assert reply.status_code in (200, 413, 422), reply.text
 
 
@@ -121,65 +113,61 @@ def test_a_script_with_very_many_findings_shows_the_first_of_them(check: Check) 
         ({"script": "x" * 1_000_001}, 413, "Too Large"),
     ],
 )
-def test_a_refusal_is_a_sentence(client: TestClient, data: dict[str, str], status: int, text: str) -> None:
-    reply = client.post("/lint/findings", data=data)
+def test_a_refusal_is_a_sentence(public: TestClient, data: dict[str, str], status: int, text: str) -> None:
+    reply = public.post("/lint/findings", data=data)
     assert (reply.status_code, reply.headers["content-type"].partition(";")[0]) == (status, "text/plain")
     assert text in reply.text
 
 
 @pytest.mark.parametrize(("error", "status"), [(Busy, 503), (Stopped, 422)])
 def test_a_busy_linter_says_so(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, error: type[Exception], status: int
+    public: TestClient, monkeypatch: pytest.MonkeyPatch, error: type[Exception], status: int
 ) -> None:
     def refuse(*_args: object) -> bytes:
         raise error
 
     monkeypatch.setattr(Workers, "call", refuse)
-    reply = client.post("/lint/findings", data={"script": "x"})
+    reply = public.post("/lint/findings", data={"script": "x"})
     assert (reply.status_code, reply.headers["content-type"].partition(";")[0]) == (status, "text/plain")
 
 
-def test_bytes_that_are_not_text_are_refused(client: TestClient) -> None:
+def test_bytes_that_are_not_text_are_refused(public: TestClient) -> None:
     headers = {"content-type": "application/x-www-form-urlencoded"}
-    assert client.post("/lint/findings", content=b"script=%ff%fe", headers=headers).status_code == 400
+    assert public.post("/lint/findings", content=b"script=%ff%fe", headers=headers).status_code == 400
 
 
 def test_a_local_server_has_the_rules_and_the_sites_of_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    public: TestClient, user: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text('[lint]\nignore = ["SG110"]\n')
     profiles = tmp_path / "site_profiles"
     profiles.mkdir()
     (profiles / "ours.toml").write_text('extends = "daic"\nname = "ours"\n')
     monkeypatch.chdir(tmp_path)
-    host = "127.0.0.1:8123"
-    script = "#!/bin/bash\n#SBATCH --time=24:00\n"
-    for settings, codes in [(Settings(hosts=("127.0.0.1",)), []), (Settings(limits=PUBLIC), ["SG110"])]:
-        with TestClient(create_app(settings), base_url=f"http://{host}") as client:
-            page = client.get("/lint", params={"token": settings.token})
-            assert ("<option>ours</option>" in page.text) == (not settings.public)
-            headers = {"origin": f"http://{host}"}
-            found = client.post("/lint/findings", data={"script": script}, headers=headers)
-            assert [finding["code"] for finding in found.json()["findings"]] == codes
+    data = {"script": "#!/bin/bash\n#SBATCH --time=24:00\n"}
+    for client, is_local in ((user, True), (public, False)):
+        assert ("<option>ours</option>" in client.get("/lint").text) == is_local
+        found = client.post("/lint/findings", data=data).json()["findings"]
+        assert [finding["code"] for finding in found] == ([] if is_local else ["SG110"])
 
 
-def test_an_unknown_site_is_not_repeated_at_length(client: TestClient) -> None:
-    reply = client.post("/lint/findings", data={"script": "", "site": "a" * 900_000})
+def test_an_unknown_site_is_not_repeated_at_length(public: TestClient) -> None:
+    reply = public.post("/lint/findings", data={"script": "", "site": "a" * 900_000})
     assert (reply.status_code, len(reply.text) < 1000) == (422, True)
     assert "there is no site 'aaa" in reply.text
 
 
-def test_a_page_says_where_the_script_goes(client: TestClient) -> None:
-    page = client.get("/lint").text
+def test_a_page_says_where_the_script_goes(public: TestClient) -> None:
+    page = public.get("/lint").text
     assert "sent over the network to this host" in page
     assert "Nothing leaves this machine" not in page
 
 
-def test_every_rule_has_a_page(client: TestClient) -> None:
-    listed = client.get("/rules").text
+def test_every_rule_has_a_page(public: TestClient) -> None:
+    listed = public.get("/rules").text
     for code, rule in all_rules().items():
         assert f'href="/rules/{code}"' in listed
-        shown = client.get(f"/rules/{code}")
+        shown = public.get(f"/rules/{code}")
         assert shown.status_code == 200
         assert rule.name in shown.text
         for heading in ["What it checks", "Why it matters", "Example", "Use instead", "When to ignore"]:
@@ -187,8 +175,8 @@ def test_every_rule_has_a_page(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("code", ["SG999", "sg110", "..%2f..%2fetc%2fpasswd"])
-def test_there_is_no_page_of_another_rule(client: TestClient, code: str) -> None:
-    assert client.get(f"/rules/{code}").status_code == 404
+def test_there_is_no_page_of_another_rule(public: TestClient, code: str) -> None:
+    assert public.get(f"/rules/{code}").status_code == 404
 
 
 def test_the_example_has_safe_and_unsafe_fixes(check: Check) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from slurmgen.lint import fix, lint_text
-from tests.support.web import DESKTOP, PHONE, Served, opened, served
+from tests.support.web import DESKTOP, PHONE, faults_in_both_themes, opened
 
 EXAMPLE = Path("slurmgen/web/static/linter_example.sbatch").read_text()
 REFUSED_ONCE = """
@@ -33,21 +32,15 @@ FIRST_REPLY_HELD = """
 FAULTY = "#!/bin/bash\n#SBATCH --time=24:00\n"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served(public=True) as server:
-        yield server
-
-
 @pytest.fixture(params=[DESKTOP, PHONE], ids=["desktop", "phone"])
-def linter(request: pytest.FixtureRequest, browser: Browser, server: Served) -> Iterator[Page]:
-    with opened(browser, f"{server.origin}/lint", request.param) as page:
+def linter(request: pytest.FixtureRequest, browser: Browser, origin: str) -> Iterator[Page]:
+    with opened(browser, f"{origin}/lint", request.param) as page:
         yield page
 
 
 @pytest.fixture
-def desktop(browser: Browser, server: Served) -> Iterator[Page]:
-    with opened(browser, f"{server.origin}/lint") as page:
+def desktop(browser: Browser, origin: str) -> Iterator[Page]:
+    with opened(browser, f"{origin}/lint") as page:
         yield page
 
 
@@ -222,20 +215,9 @@ def test_the_script_is_still_there_after_reading_about_a_rule(linter: Page) -> N
     expect(linter.get_by_role("listitem").filter(has_text="SG110")).to_have_count(1)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_has_no_serious_finding(desktop: Page, server: Served, theme: str) -> None:
-    desktop.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+def test_axe_has_no_serious_finding(desktop: Page) -> None:
     try_example(desktop)
-    check_axe(desktop)
+    assert faults_in_both_themes(desktop) == []
     desktop.get_by_role("button", name="Fix all (4)").click()
     expect(desktop.get_by_role("dialog")).to_be_visible()
-    check_axe(desktop)
-    for path in ["/rules", "/rules/SG301"]:
-        desktop.goto(server.origin + path)
-        check_axe(desktop)
-
-
-def check_axe(page: Page) -> None:
-    violations = Axe().run(page).response["violations"]
-    serious = [found for found in violations if found["impact"] in ("serious", "critical")]
-    assert [(found["id"], [node["html"] for node in found["nodes"]]) for found in serious] == []
+    assert faults_in_both_themes(desktop) == []

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -16,8 +17,10 @@ from slurmgen.remote.transport import Closing, Completed, Transport
 from slurmgen.status.job import Job
 from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.poller import Connections, Poller
+from slurmgen.web.jobs.rows import Row
 
 Result = TypeVar("Result")
+Connect = Callable[[Route], Transport]
 
 
 class Site(Closing):
@@ -44,19 +47,55 @@ class Site(Closing):
 
 
 @pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def ledger(ledger: Ledger) -> Ledger:
     """A ledger with one job that has not ended."""
-    (tmp_path / "state").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     fields = {"folder": "/f", "output": "%j.out", "submitted": "2026-01-01T00:00:00+00:00"}
-    Ledger().add(Record(id="1", site="olivia", via="ssh", host="h", name="train", key="k", **fields))  # type: ignore[arg-type]
-    return Ledger()
+    ledger.add(Record(id="1", site="olivia", via="ssh", host="h", name="train", key="k", **fields))  # type: ignore[arg-type]
+    return ledger
 
 
-def run(scenario: Coroutine[Any, Any, Result]) -> Result:
-    """Run it in a thread: the browser of other tests has the event loop of this one."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, scenario).result()
+class Page:
+    """A page that is open, with its board and the only site."""
+
+    def __init__(
+        self,
+        board: Board | None = None,
+        connect: Connect | None = None,
+        interval: float = 0.01,
+        **more: float,
+    ) -> None:
+        self.site, self.board = Site(), board or Board()
+        self.connections = Connections(connect or self.site.connect)
+        self.poller = Poller(self.board, self.connections, interval=interval, **more)
+
+    @property
+    def row(self) -> Row:
+        return self.board.rows()[0][0]
+
+    @property
+    def facts(self) -> list[str]:
+        return [f"{problem.site}: {problem.fact}" for problem in self.board.problems()]
+
+    async def runs(self) -> None:
+        """Wait until its job is known to run, and no site has a problem."""
+        await until(lambda: (self.row.state, self.facts) == ("RUNNING", []))
+
+    async def fails(self) -> list[str]:
+        """Wait until a site has a problem, or all of them; the problems."""
+        await until(lambda: bool(self.facts))
+        return self.facts
+
+    def watched(self, scenario: Callable[[], Coroutine[Any, Any, Result]], tabs: int = 1) -> Result:
+        """Play a scenario while tabs are open, in a thread: other tests have the event loop of this one."""
+
+        async def watch() -> Result:
+            with ExitStack() as stack:
+                for _ in range(tabs):
+                    stack.enter_context(self.poller.watched())
+                return await scenario()
+
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, watch()).result()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -66,68 +105,52 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def state(board: Board) -> str:
-    return board.rows()[0][0].state
+ONCE = 3600.0
+"Seconds until a second query, which no test waits for."
 
 
 def test_two_tabs_share_one_login_and_one_query() -> None:
-    site, board = Site(), Board()
-    poller = Poller(board, Connections(site.connect), interval=3600)
-
-    async def two_tabs() -> None:
-        with poller.watched(), poller.watched():
-            await until(lambda: state(board) == "RUNNING")
-
-    run(two_tabs())
-    assert (site.logins, site.queries) == (1, 1)
+    page = Page(interval=ONCE)
+    page.watched(page.runs, tabs=2)
+    assert (page.site.logins, page.site.queries) == (1, 1)
 
 
 def test_a_page_that_is_opened_again_soon_queries_no_site_again() -> None:
-    site, board = Site(), Board()
-    poller = Poller(board, Connections(site.connect), interval=3600)
+    page = Page(interval=ONCE)
 
     async def twice() -> None:
-        with poller.watched():
-            await until(lambda: state(board) == "RUNNING")
-        with poller.watched():
+        await page.runs()
+        with page.poller.watched():
             await asyncio.sleep(0)
 
-    run(twice())
-    assert site.queries == 1
+    page.watched(twice)
+    assert page.site.queries == 1
 
 
 def test_the_last_known_states_stay_after_the_connection_to_a_site_broke() -> None:
-    site, board = Site(), Board()
-    connections = Connections(site.connect)
-    poller = Poller(board, connections, interval=0.01)
+    page = Page()
 
-    async def cut_off() -> None:
-        with poller.watched():
-            await until(lambda: state(board) == "RUNNING")
-            site.is_reached = False
-            connections.close()
-            await until(lambda: bool(board.problems()))
+    async def cut_off() -> list[str]:
+        await page.runs()
+        page.site.is_reached = False
+        page.connections.close()
+        return await page.fails()
 
-    run(cut_off())
-    assert [(problem.site, problem.fact) for problem in board.problems()] == [
-        ("olivia", "the network is down")
-    ]
-    assert state(board) == "RUNNING"
+    assert page.watched(cut_off) == ["olivia: the network is down"]
+    assert page.row.state == "RUNNING"
 
 
 def test_a_site_that_is_not_reached_is_tried_again_at_once_if_the_user_asks() -> None:
-    site, board = Site(), Board()
-    poller = Poller(board, Connections(site.connect), interval=3600)
-    site.is_reached = False
+    page = Page(interval=ONCE)
+    page.site.is_reached = False
 
     async def ask_again() -> None:
-        with poller.watched():
-            await until(lambda: bool(board.problems()))
-            site.is_reached = True
-            await poller.retry()
+        await page.fails()
+        page.site.is_reached = True
+        await page.poller.retry()
 
-    run(ask_again())
-    assert (board.problems(), state(board)) == ([], "RUNNING")
+    page.watched(ask_again)
+    assert (page.facts, page.row.state) == ([], "RUNNING")
 
 
 class Faulty(Board):
@@ -145,33 +168,25 @@ class Faulty(Board):
 def test_a_bug_is_shown_and_logged_once_and_the_queries_go_on_after_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    site, board = Site(), Faulty()
-    poller = Poller(board, Connections(site.connect), interval=0.01)
+    board = Faulty()
+    page = Page(board)
 
     async def fail_and_go_on() -> list[str]:
-        with poller.watched():
-            await until(lambda: board.calls > 3)
-            facts = [problem.fact for problem in board.problems()]
-            board.is_correct = True
-            await until(lambda: (state(board), board.problems()) == ("RUNNING", []))
-            return facts
+        await until(lambda: board.calls > 3)
+        facts, board.is_correct = page.facts, True
+        await page.runs()
+        return facts
 
-    assert run(fail_and_go_on()) == ["this is a bug in slurmgen: KeyError('a bug')"]
+    assert page.watched(fail_and_go_on) == [": this is a bug in slurmgen: KeyError('a bug')"]
     assert caplog.text.count("Traceback") == 1
 
 
 def test_a_query_with_a_bug_is_shown(caplog: pytest.LogCaptureFixture) -> None:
-    board = Board()
-
     def connect(_route: Route) -> Transport:
         raise KeyError("a bug")
 
-    async def fail() -> list[str]:
-        with Poller(board, Connections(connect), interval=0.01).watched():
-            await until(lambda: bool(board.problems()))
-            return [f"{problem.site}: {problem.fact}" for problem in board.problems()]
-
-    assert run(fail()) == ["olivia: this is a bug in slurmgen: KeyError('a bug')"]
+    page = Page(connect=connect)
+    assert page.watched(page.fails) == ["olivia: this is a bug in slurmgen: KeyError('a bug')"]
     assert "Traceback" in caplog.text
 
 
@@ -184,68 +199,64 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def test_a_ledger_that_cannot_be_read_is_shown(ledger: Ledger) -> None:
-    board, content = Board(), ledger.path.read_bytes()
+    page, content = Page(), ledger.path.read_bytes()
     replace(ledger.path, b"not a database" * 100)
-    poller = Poller(board, Connections(Site().connect), interval=0.01)
 
     async def corrupt() -> list[str]:
-        with poller.watched():
-            await until(lambda: bool(board.problems()))
-            facts = [problem.fact for problem in board.problems()]
-            replace(ledger.path, content)
-            await until(lambda: (state(board), board.problems()) == ("RUNNING", []))
-            return facts
+        facts = await page.fails()
+        replace(ledger.path, content)
+        await page.runs()
+        return facts
 
-    (fact,) = run(corrupt())
+    (fact,) = page.watched(corrupt)
     assert "is not a database" in fact
 
 
 def test_the_clock_of_a_running_job_changes_no_row() -> None:
     now = [1000.0]
-    site, board = Site(), Board(clock=lambda: now[0])
-    poller = Poller(board, Connections(site.connect), interval=0.01)
+    page = Page(Board(clock=lambda: now[0]))
 
     async def watch() -> str:
-        with poller.watched():
-            await until(lambda: state(board) == "RUNNING")
-            version, before = board.version, site.queries
-            now[0] += 1
-            await until(lambda: site.queries > before + 1)
-            return version
+        await page.runs()
+        version, before = page.board.version, page.site.queries
+        now[0] += 1
+        await until(lambda: page.site.queries > before + 1)
+        return version
 
-    assert board.since(run(watch())).rows == ()
+    assert page.board.since(page.watched(watch)).rows == ()
 
 
 def test_a_site_that_does_not_reply_is_named_with_the_time_of_its_last_reply_within_one_query() -> None:
-    now, site = [0.0], Site()
-    board, connections = Board(clock=lambda: now[0]), Connections(site.connect)
-    poller = Poller(board, connections, interval=3600, late=0.02)
+    now = [0.0]
+    page = Page(Board(clock=lambda: now[0]), interval=ONCE, late=0.02)
 
     async def hang() -> tuple[float | None, list[str]]:
-        with poller.watched():
-            await until(lambda: state(board) == "RUNNING" and not poller._queries)
-            site.replies.clear()
-            now[0] = 7.0
-            poller.hurry(*board.active())
-            await until(lambda: bool(board.problems()))
-            row = board.rows()[0][0]
-            seen = board.problems()[0].replied, [row.state, "old" if row.is_old else "", row.elapsed_text(99)]
-            site.replies.set()
-            await until(lambda: board.problems() == [])
-            return seen
+        await page.runs()
+        await until(lambda: not page.poller._queries)
+        page.site.replies.clear()
+        now[0] = 7.0
+        page.poller.hurry(*page.board.active())
+        await page.fails()
+        row = page.row
+        seen = (
+            page.board.problems()[0].replied,
+            [row.state, "old" if row.is_old else "", row.elapsed_text(99)],
+        )
+        page.site.replies.set()
+        await page.runs()
+        return seen
 
-    assert run(hang()) == (0.0, ["RUNNING", "old", "00:01:00"])
-    assert not board.rows()[0][0].is_old
+    assert page.watched(hang) == (0.0, ["RUNNING", "old", "00:01:00"])
+    assert not page.row.is_old
 
 
 def test_a_page_that_asks_now_and_then_is_watched() -> None:
-    site, board = Site(), Board()
-    poller = Poller(board, Connections(site.connect), interval=3600)
+    page = Page(interval=ONCE)
 
     async def ask_twice() -> None:
-        poller.touch()
-        poller.touch()
-        await until(lambda: state(board) == "RUNNING")
+        page.poller.touch()
+        page.poller.touch()
+        await page.runs()
 
-    run(ask_twice())
-    assert (site.logins, site.queries) == (1, 1)
+    page.watched(ask_twice, tabs=0)
+    assert (page.site.logins, page.site.queries) == (1, 1)

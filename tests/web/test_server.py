@@ -15,6 +15,7 @@ import pytest
 
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
+from tests.support import command_server
 from tests.support.ports import free_port
 from tests.support.web import served
 
@@ -51,7 +52,7 @@ def client_of(**options: Any) -> httpx.Client:
 
 def refused(*arguments: str) -> str:
     """What the command prints for a request that is not valid."""
-    done = subprocess.run([*SLURMGEN, "web", *arguments], capture_output=True, text=True, timeout=60)
+    done = command_server.run(("web", *arguments), Path.cwd(), os.environ)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
 

@@ -1,39 +1,27 @@
 """The pages of sites: the list, one site, and two side by side."""
 
 import re
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from slurmgen import load_site
 from slurmgen.files import config_folder
 from slurmgen.sites.profiles import profile_paths
-from slurmgen.web import Settings, create_app
-from tests.support.web import DESKTOP, PHONE, PUBLIC, opened, served
+from tests.support.web import opened
 
 BUNDLED = sorted(profile_paths(personal=False))
 HOSTILE = "<script>alert(1)</script>\" onload='x'"
 
 
 @pytest.fixture
-def public() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(limits=PUBLIC))) as client:
-        yield client
-
-
-@pytest.fixture
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    """A server of a user whose project is empty."""
+def local(user: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """A client of a user whose project is empty."""
     monkeypatch.chdir(tmp_path)
-    settings = Settings(hosts=("127.0.0.1",))
-    with TestClient(create_app(settings), base_url="http://127.0.0.1:8123") as client:
-        client.get("/", params={"token": settings.token})
-        yield client
+    return user
 
 
 def write_profile(folder: Path, name: str, text: str) -> None:
@@ -173,21 +161,8 @@ def test_two_sites_are_compared_by_fact(public: TestClient) -> None:
     assert public.get("/sites/compare", params={"a": "daic"}).status_code == 200
 
 
-@pytest.mark.parametrize("address", ["/sites", "/sites/delta", "/sites/compare?a=lumi-g&b=frontier"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_a_page_is_accessible_and_fits_the_screen(
-    browser: Browser, size: tuple[int, int], address: str
-) -> None:
-    with served(public=True) as server, opened(browser, server.origin + address, size) as page:
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            found = Axe().run(page).response["violations"]
-            assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-
-
-def test_the_list_is_searched_and_sorted(browser: Browser) -> None:
-    with served(public=True) as server, opened(browser, f"{server.origin}/sites") as page:
+def test_the_list_is_searched_and_sorted(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/sites") as page:
         rows = page.locator("#sites tbody tr:visible")
         page.keyboard.press("/")
         expect(page.get_by_role("searchbox")).to_be_focused()
@@ -206,8 +181,8 @@ def test_the_list_is_searched_and_sorted(browser: Browser) -> None:
         )
 
 
-def test_two_sites_are_chosen_and_only_differences_shown(browser: Browser) -> None:
-    with served(public=True) as server, opened(browser, f"{server.origin}/sites/lumi-g") as page:
+def test_two_sites_are_chosen_and_only_differences_shown(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/sites/lumi-g") as page:
         page.get_by_role("link", name="Compare").click()
         page.wait_for_url("**/sites/compare**")  # loaded: before that, its script is not there
         page.get_by_label("Second site").select_option("frontier")
@@ -218,8 +193,8 @@ def test_two_sites_are_chosen_and_only_differences_shown(browser: Browser) -> No
         expect(page.get_by_role("row", name=re.compile("^longest time"))).to_be_visible()
 
 
-def test_a_script_of_a_site_opens_in_the_generator(browser: Browser) -> None:
-    with served(public=True) as server, opened(browser, f"{server.origin}/sites/daic") as page:
+def test_a_script_of_a_site_opens_in_the_generator(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/sites/daic") as page:
         page.get_by_text("ddp on two nodes").click()
         page.get_by_role("link", name="Change it in the generator").click()
         expect(page.get_by_label("GPUs in total")).to_have_value("6")

@@ -44,55 +44,6 @@ class Problem(Struct, frozen=True):
         )
 
 
-class Contacts:
-    """What is known of each site. Not safe to use from several threads.
-
-    Args:
-        clock: seconds since 1970.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._replied: dict[Route, float] = {}
-        self._problems: dict[Route | None, Problem] = {}
-
-    def problem(self, route: Route) -> Problem | None:
-        """Why the present states of its jobs are not known; None if they are."""
-        return self._problems.get(route)
-
-    def problems(self) -> list[Problem]:
-        """Those of all sites, after what concerns all of them."""
-        return sorted(self._problems.values(), key=lambda problem: problem.site)
-
-    def reply(self, route: Route) -> bool:
-        """Record that a site replied. Returns whether it had a problem before."""
-        self._replied[route] = self._clock()
-        return self._problems.pop(route, None) is not None
-
-    def fail(self, route: Route, error: SlurmgenError) -> bool:
-        """Record that a site was not reached. Returns whether that is new."""
-        return self._put(route, error.fact, error.hint)
-
-    def fail_all(self, error: SlurmgenError | None) -> bool:
-        """Record why no job can be queried; None: jobs can be queried again. Returns whether that is new."""
-        before = self._problems.pop(None, None)
-        if error:
-            self._problems[None] = Problem("", error.fact, error.hint)
-        return self._problems.get(None) != before
-
-    def wait(self, route: Route, asked: float) -> bool:
-        """Record that the query started at `asked` is still unanswered. Return whether that is new."""
-        if route in self._problems or self._replied.get(route, 0.0) >= asked:
-            return False
-        return self._put(route, _LATE, "")
-
-    def _put(self, route: Route, fact: str, hint: str) -> bool:
-        problem = Problem(route.short_place, fact, hint, self._replied.get(route))
-        is_new = self._problems.get(route) != problem
-        self._problems[route] = problem
-        return is_new
-
-
 class Changes(Struct, frozen=True):
     """What has changed since a version of the table."""
 
@@ -174,7 +125,8 @@ class Board:
         self._members: dict[str, list[str]] = {}
         "The keys of the jobs of each group of several."
         self._table = Table()
-        self._contacts = Contacts(clock)
+        self._replied: dict[Route, float] = {}
+        self._problems: dict[Route | None, Problem] = {}
         self._listeners: list[Callable[[], object]] = []
 
     @property
@@ -191,12 +143,12 @@ class Board:
     def problems(self) -> list[Problem]:
         """The sites that were not reached, after what concerns all of them."""
         with self._lock:
-            return self._contacts.problems()
+            return sorted(self._problems.values(), key=lambda problem: problem.site)
 
     def problem(self, route: Route) -> Problem | None:
         """Why a site was not reached; None if it was."""
         with self._lock:
-            return self._contacts.problem(route)
+            return self._problems.get(route)
 
     @contextmanager
     def listened(self, listener: Callable[[], object]) -> Iterator[None]:
@@ -253,31 +205,42 @@ class Board:
     def put(self, route: Route, reports: Iterable[Report]) -> None:
         """Take what the query of a site found."""
         with self._lock:
-            answered = self._contacts.reply(route)
+            self._replied[route] = self.now()
+            recovers = self._problems.pop(route, None) is not None
             self._replace(reports)
-            self._mark(route, answered)
+            self._mark(route, recovers)
 
     def wait(self, route: Route, asked: float) -> None:
         """Record that the query started at `asked` is still unanswered."""
         with self._lock:
-            self._mark(route, self._contacts.wait(route, asked))
+            if route not in self._problems and self._replied.get(route, 0.0) < asked:
+                self._mark(route, self._set_problem(route, _LATE))
 
     def fail_all(self, error: SlurmgenError | None) -> bool:
         """Set or clear the error that stops all queries; return whether it changed."""
         with self._lock:
-            is_new = self._contacts.fail_all(error)
+            before = self._problems.pop(None, None)
+            if error:
+                self._problems[None] = Problem("", error.fact, error.hint)
+            is_new = self._problems.get(None) != before
             self._count(is_new)
             return is_new
 
     def fail(self, route: Route, error: SlurmgenError) -> None:
         """Record that a site was not reached. What is known of its jobs stays."""
         with self._lock:
-            is_new = self._contacts.fail(route, error)
+            is_new = self._set_problem(route, error.fact, error.hint)
             jobs = self.active().get(route, [])
             # The error is shown once for the site.
             unknown = (unreached(job, error) for job in jobs if not self._of(job).states)
             self._replace(structs.replace(report, error="") for report in unknown)
             self._mark(route, is_new)
+
+    def _set_problem(self, route: Route, fact: str, hint: str = "") -> bool:
+        problem = Problem(route.short_place, fact, hint, self._replied.get(route))
+        is_new = self._problems.get(route) != problem
+        self._problems[route] = problem
+        return is_new
 
     def _of(self, job: Job) -> Report:
         return self._reports[key_of(record_of_job(job))]
@@ -328,7 +291,7 @@ class Board:
         self._notify(self._table.put(made))
 
     def _known(self, report: Report) -> Known:
-        return Known(report, is_old=not report.ended and self._contacts.problem(report.job.route) is not None)
+        return Known(report, is_old=not report.ended and report.job.route in self._problems)
 
     def _order_rows(self) -> None:
         reports = self._reports.items()

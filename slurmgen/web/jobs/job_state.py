@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
-from threading import Lock
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -117,20 +117,6 @@ def tone_of(state: str) -> str:
     return _TONE_AT_END.get(state, "error")
 
 
-_MOST_JOBS = 64
-_samplers: dict[Job, Sampler] = {}
-"They remember since when GPUs are idle, of the jobs that were looked at last."
-_lock = Lock()
-
-
-class Share(Struct, frozen=True):
-    """How much of what a job was allocated it used."""
-
-    label: str
-    percent: int
-    text: str
-
-
 @part
 def show_gpus(request: Request) -> Response:
     """A sample of a running job, which starts a short step in it."""
@@ -140,29 +126,31 @@ def show_gpus(request: Request) -> Response:
     return page(request, "job_gpus.html", sample=sample, size=units.canonical_size)
 
 
+@lru_cache(64)
 def _sampler(job: Job) -> Sampler:
-    with _lock:
-        _samplers[job] = _samplers.pop(job) if job in _samplers else Sampler(job)
-        while len(_samplers) > _MOST_JOBS:
-            del _samplers[next(iter(_samplers))]
-        return _samplers[job]
+    """It remembers since when GPUs are idle."""
+    return Sampler(job)
 
 
-def shares(report: Report) -> Iterator[Share]:
-    """What a job used, once it has ended; nothing where its site has no accounting."""
+def shares(report: Report) -> Iterator[tuple[str, int, str]]:
+    """How much of its allocation a job used, once it has ended: label, percent and text.
+
+    Nothing where the site has no accounting.
+    """
     usage, elapsed, limit = report.usage, report.elapsed, report.time_limit
     if usage is None or not elapsed or report.is_array:
         return
     if usage.gpus and usage.gpu_percent is not None:
-        yield Share("GPU", usage.gpu_percent, f"{usage.gpu_percent} % of {counted(usage.gpus, 'GPU')}")
+        yield "GPU", usage.gpu_percent, f"{usage.gpu_percent} % of {counted(usage.gpus, 'GPU')}"
     if usage.cpus and usage.cpu_seconds is not None:
         percent = round(100 * usage.cpu_seconds / (elapsed * usage.cpus))
-        yield Share("CPU", percent, f"{percent} % of {counted(usage.cpus, 'CPU')}")
+        yield "CPU", percent, f"{percent} % of {counted(usage.cpus, 'CPU')}"
     if usage.memory and usage.memory_used:
         text = f"{units.canonical_size(usage.memory_used)} of {units.canonical_size(usage.memory)}"
-        yield Share("Memory", round(100 * usage.memory_used / usage.memory), text)
+        yield "Memory", round(100 * usage.memory_used / usage.memory), text
     if limit:
-        yield Share("Time", round(100 * elapsed / limit), f"{round(100 * elapsed / limit)} % of its limit")
+        percent = round(100 * elapsed / limit)
+        yield "Time", percent, f"{percent} % of its limit"
 
 
 @part

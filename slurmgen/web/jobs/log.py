@@ -53,12 +53,10 @@ class Feed:
         try:
             with self._connections.use(self._job.route) as transport:
                 return list(self._events(transport))
-        except RequestError as error:
+        except SlurmgenError as error:
             self.is_over = True
-            return [_event("end", {"text": f"{error.fact}. {error.hint}"})]
-        except SlurmgenError as error:  # the browser connects again
-            self.is_over = True
-            return [_event("problem", {"text": f"{error.fact}. {error.hint}"})]
+            kind = "end" if isinstance(error, RequestError) else "problem"  # after which the browser returns
+            return [_event(kind, {"text": f"{error.fact}. {error.hint}"})]
 
     def _events(self, transport: Transport) -> Iterator[bytes]:
         self._path = self._path or log_of(transport, self._job, self._file)

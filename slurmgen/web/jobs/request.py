@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlencode
 
-from msgspec import structs
+from msgspec import json, structs
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from slurmgen.plan import resolve
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.units import is_of_task
 from slurmgen.status.job import Job, job_id, table_of
+from slurmgen.text import visible
 from slurmgen.web.jobs.rows import job_of, record_of
 from slurmgen.web.pages import page
 
@@ -109,5 +110,18 @@ def part(handler: Handler) -> Handler:
             return handler(request)
         except SlurmgenError as error:
             return page(request, "job_problem.html", fact=error.fact, hint=error.hint)
+
+    return handled
+
+
+def json_part(handler: Callable[[Request], object]) -> Handler:
+    """A handler whose value is for a script of the page; of an error, why there is none."""
+
+    def handled(request: Request) -> Response:
+        try:
+            value = handler(request)
+        except SlurmgenError as error:
+            value = {"problem": visible(f"{error.fact}. {error.hint}".strip())}
+        return Response(json.encode(value), media_type="application/json")
 
     return handled

@@ -13,6 +13,14 @@ const given = () => new URLSearchParams([...form.elements]
 // The value of a field in an empty form.
 const initial = (one) => (one.options ? [...one.options].find((option) => option.defaultSelected) || one.options[0] : { value: one.defaultValue }).value;
 
+// Show in each empty field the value that slurmgen.toml or personal.toml gives it. What the form has itself comes first.
+const fill = () => form.querySelectorAll("[data-written]").forEach((hint) => {
+  const one = form.elements.namedItem(hint.id.slice("hint-".length)), { written } = hint.dataset;
+  if (one.options) one.options[0].text = written ? `default: ${written}` : "default";
+  else one.placeholder = written || (one.dataset.example ??= one.placeholder);
+  one.classList.toggle("written", Boolean(written));
+});
+
 // Put the request into the address, without a step in the browser's history.
 const remember = () => {
   const text = given().toString();
@@ -188,6 +196,7 @@ for (const event of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) ad
 addEventListener("hashchange", recall);
 let waiting;
 document.body.addEventListener("htmx:afterSwap", ({ target }) => {
+  fill();
   if (target === answer) valid();
   if (target === refusal) refuse();
   if (target !== answer && target !== refusal) return; // a hint
@@ -195,5 +204,6 @@ document.body.addEventListener("htmx:afterSwap", ({ target }) => {
   if (target === refusal && ["env", "secrets"].some((name) => form.elements.namedItem(name).value)) return; // may hold a secret
   waiting = setTimeout(remember, 250); // browsers refuse more than a few changes a second
 });
-enter();
-addEventListener("DOMContentLoaded", () => { if (location.hash.length > 1) recall(); }); // after htmx has begun
+fill();
+if (script()) enter();
+addEventListener("DOMContentLoaded", () => { if (location.hash.length > 1 || !script()) recall(); }); // after htmx has begun

@@ -15,6 +15,8 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+signals: list[int] = []
+
 
 def make_data(size: int, seed: int) -> TensorDataset:
     """Ten patterns with noise, labelled by pattern. Replace this with your data."""
@@ -26,13 +28,24 @@ def make_data(size: int, seed: int) -> TensorDataset:
 
 def save(folder: Path, state: dict) -> None:
     """Add a checkpoint, which gets its name when it is complete, and remove the older ones."""
+    if not all(weight.to_local().isfinite().all() for weight in state["model"].values()):
+        raise SystemExit("the weights are NaN or infinite, so the checkpoint before is kept")
     dcp.save(state, checkpoint_id=folder / "partial")  # each rank writes its part
     if dist.get_rank() != 0:
         return
     newest = folder / "{:05}-{:08}".format(*state["done"])
     (folder / "partial").rename(newest)
+    directory = os.open(folder, os.O_RDONLY)
+    os.fsync(directory)  # the new name reaches the disk before the old checkpoints go
+    os.close(directory)
     for old in set(folder.glob("*-*")) - {newest}:
         shutil.rmtree(old)
+
+
+def note_signals(*_: int) -> None:
+    """Slurm sends one before the time limit, the other at preemption, to each process of the job step."""
+    for each in (signal.SIGUSR2, signal.SIGTERM):
+        signal.signal(each, lambda number, _: signals.append(number))
 
 
 def take_rank_from_slurm() -> None:
@@ -76,9 +89,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default=Path(__file__).stem)
     args = parser.parse_args()
 
-    signals = []
-    for each in (signal.SIGUSR2, signal.SIGTERM):  # Slurm sends them before the time limit, and at preemption
-        signal.signal(each, lambda number, _: signals.append(number))
+    note_signals()
     device = start()
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if args.batch_size % world_size:
@@ -123,8 +134,10 @@ def main() -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
             optimizer.step()
+            if step % 10 and step < len(train) // args.batch_size:
+                continue  # to read a number from the GPU is to wait for it: not in each step
             stop = torch.tensor(len(signals), device=device)
-            dist.all_reduce(stop)  # one rank may see the signal a step earlier; all stop after the same one
+            dist.all_reduce(stop)  # one rank may see the signal earlier; all stop after the same step
             if stop > 0:
                 save(args.checkpoint, state(epoch, step))
                 if rank == 0 and "REQUEUE_FILE" in os.environ:  # torchrun turns the status 75 into 1

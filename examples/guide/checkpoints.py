@@ -13,13 +13,17 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 UNFINISHED = 75  # the exit status for which the batch script requeues the job
-SAMPLES, BATCH, SAVE_EVERY = 128, 16, 4  # a batch of all ranks together; steps
+SAMPLES, BATCH = 128, 16  # a batch of all ranks together
+SAVE_EVERY, CHECK_EVERY = 4, 2  # steps; 10 or more where a step takes milliseconds
 GPU = torch.cuda.is_available()
 signals: list[int] = []
 
 
 def any_rank_stops(device: torch.device) -> bool:
-    """Whether a rank got the signal. All ranks get the same answer, so all stop after the same step."""
+    """Whether a rank got the signal. All ranks get the same answer, so all stop after the same step.
+
+    The answer is read from the GPU, which the CPU then waits for: not in each step.
+    """
     asked = torch.tensor(len(signals), device=device)
     dist.all_reduce(asked)
     return bool(asked)
@@ -34,6 +38,8 @@ def rows_of(step: int) -> Tensor:
 # [save]
 def save(file: Path, state: dict) -> None:
     """Collect the random states of all ranks on rank 0, write beside the old file, then replace it."""
+    if not all(weight.isfinite().all() for weight in state["model"].values()):  # the same on all ranks
+        raise SystemExit("the weights are NaN or infinite, so the checkpoint before is kept")
     random_state = [random.getstate(), torch.get_rng_state(), torch.cuda.get_rng_state() if GPU else None]
     of_all_ranks = [None] * dist.get_world_size()
     dist.all_gather_object(of_all_ranks, random_state)
@@ -100,7 +106,7 @@ def main() -> None:
         nn.functional.cross_entropy(ddp(points[mine].to(device)), labels[mine].to(device)).backward()
         optimizer.step()
         schedule.step()
-        stops = any_rank_stops(device)
+        stops = (step + 1) % CHECK_EVERY == 0 and any_rank_stops(device)
         if stops or (step + 1) % SAVE_EVERY == 0:
             save(file, {name: part.state_dict() for name, part in parts.items()} | {"step": step + 1})
         if stops:

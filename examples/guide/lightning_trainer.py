@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 IN_A_STEP = "SLURM_PROCID" in os.environ and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 UNFINISHED = 75  # the exit status for which the batch script of `slurmgen render --requeue` requeues the job
+CHECK_EVERY = 10  # steps: to read the answer from the GPU is to wait for it
 
 
 class Points(LightningDataModule):
@@ -78,6 +79,8 @@ class SaveBeforeTheLimit(Callback):
         self.asked = True
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
+        if trainer.global_step % CHECK_EVERY:
+            return
         if trainer.strategy.reduce_boolean_decision(self.asked, all=False):
             trainer.save_checkpoint(self.checkpoint)  # all ranks must call it
             sys.exit(UNFINISHED)

@@ -1,9 +1,8 @@
-"""Train a classifier on several GPUs, in as many Slurm jobs as it takes: sbatch requeue.sbatch."""
+"""Train a classifier on several GPUs, in as many Slurm jobs as it takes."""
 
 import argparse
 import os
 import re
-import signal
 from pathlib import Path
 
 import torch
@@ -25,6 +24,8 @@ def save(path: Path, state: dict) -> None:
     """Replace the file by a complete new one: Slurm may end the job at any moment."""
     if dist.get_rank() != 0:
         return
+    if not all(weight.isfinite().all() for weight in state["model"].values()):
+        raise SystemExit("the weights are NaN or infinite, so the checkpoint before is kept")
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         torch.save(state, file)
@@ -74,9 +75,6 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default="checkpoint.pt")
     args = parser.parse_args()
 
-    signals = []
-    for each in (signal.SIGUSR2, signal.SIGTERM):  # Slurm sends them before the time limit, and at preemption
-        signal.signal(each, lambda number, _: signals.append(number))
     device = start()
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if args.batch_size % world_size:
@@ -85,6 +83,7 @@ def main() -> None:
     train, test = make_data(8192, seed=1), make_data(1000, seed=2)
     sampler = DistributedSampler(train, drop_last=True)
     batch_size = args.batch_size // world_size
+    loader = DataLoader(train, batch_size, sampler=sampler, drop_last=True)
     test_loader = DataLoader(test, batch_size, sampler=DistributedSampler(test, shuffle=False))
 
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
@@ -93,44 +92,32 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.8)
 
-    def state(epoch: int, step: int) -> dict:
+    def state(epoch: int) -> dict:
         weights, momenta = get_state_dict(model, optimizer)
-        return {"model": weights, "optimizer": momenta, "lr": scheduler.state_dict(), "done": (epoch, step)}
+        return {"model": weights, "optimizer": momenta, "lr": scheduler.state_dict(), "done": epoch}
 
-    epochs_done = steps_done = 0
+    epochs_done = 0
     if args.checkpoint.exists():
         found = torch.load(args.checkpoint, map_location="cpu")
         set_state_dict(model, optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
         scheduler.load_state_dict(found["lr"])
-        epochs_done, steps_done = found["done"]
+        epochs_done = found["done"]
 
     for epoch in range(epochs_done, args.epochs):
         sampler.set_epoch(epoch)  # another order in each epoch
-        rest = list(sampler)[steps_done * batch_size :]
-        loader = DataLoader(train, batch_size, sampler=rest, drop_last=True)
+        torch.manual_seed(hash((epoch, rank)))  # for dropout: a resumed run draws the same numbers
         model.train()
-        for step, (x, y) in enumerate(loader, steps_done + 1):
-            torch.manual_seed(hash((epoch, step, rank)))  # for dropout: a resumed run draws the same numbers
+        for x, y in loader:
             x, y = x.to(device), y.to(device)
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            stop = torch.tensor(len(signals), device=device)
-            dist.all_reduce(stop)  # one rank may see the signal a step earlier; all stop after the same one
-            if stop > 0:
-                save(args.checkpoint, state(epoch, step))
-                if rank == 0 and "REQUEUE_FILE" in os.environ:  # torchrun turns the status 75 into 1
-                    Path(os.environ["REQUEUE_FILE"]).touch()
-                dist.barrier()  # as soon as one rank exits, torchrun and srun end the others
-                dist.destroy_process_group()
-                raise SystemExit(75)
         scheduler.step()
         accuracy = evaluate(model, test_loader, device)
         if rank == 0:
             print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)  # at once, also in a log file
-        save(args.checkpoint, state(epoch + 1, step=0))
-        steps_done = 0
+        save(args.checkpoint, state(epoch + 1))
     dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 

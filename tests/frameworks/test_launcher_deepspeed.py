@@ -1,4 +1,4 @@
-"""docs/launchers/deepspeed.md: its script on both nodes of a twin, with two ranks each and gloo."""
+"""docs/guide/deepspeed.md: its script on both nodes of a twin, with two ranks each and gloo."""
 
 import re
 

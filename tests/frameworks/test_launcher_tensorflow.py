@@ -1,4 +1,4 @@
-"""--framework tensorflow on a twin: docs/launchers/tensorflow.md and its script."""
+"""--framework tensorflow on a twin: docs/guide/tensorflow.md and its script."""
 
 from collections.abc import Iterator
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import REPOSITORY
+from tests.support.ports import free_port
 from tests.support.ranks import GRACE, Ended, launched, start
 
 GUIDE = REPOSITORY / "examples" / "guide"
@@ -48,6 +49,18 @@ def run_each(
 ) -> Ended:
     """Run a command in each of some environments at the same time."""
     return start([(argv, environ) for environ in environments], cwd).ended(grace)
+
+
+def slurm_step(
+    script: str | Path, *args: str, tasks_per_node: int = 2, cwd: Path | None = None, **env: str
+) -> Ended:
+    """Run a script as two tasks of a Slurm step on one node, without Slurm."""
+    job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "1", "SLURM_NODEID": "0"}
+    size = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": str(tasks_per_node)}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    tasks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
+    environments = [job | size | meeting | env | task for task in tasks]
+    return run_each([sys.executable, GUIDE / script, *args], environments, cwd)
 
 
 def ranks_of(out: str) -> dict[int, list[str]]:

@@ -1,6 +1,7 @@
 """docs/guide/checkpoints.md: its script, killed and stopped, ends with the weights of an undisturbed run."""
 
 import re
+import runpy
 import shutil
 import signal
 import sys
@@ -12,7 +13,7 @@ import torch
 from tests.support.ranks import Ended
 
 from .pages import shown_output
-from .running import GUIDE, run, run_ranks, torchrun
+from .running import GUIDE, REPOSITORY, run, run_ranks, torchrun
 
 SCRIPT = "checkpoints.py"
 LAUNCH = ["--standalone", "--nproc-per-node=2", "--max-restarts=1"]
@@ -108,3 +109,24 @@ def test_a_checkpoint_of_two_ranks_continues_on_three_but_not_bit_for_bit(
     (other,) = weights(done)
     assert float(other) == pytest.approx(float(*undisturbed), rel=0.02)
     assert other not in undisturbed
+
+
+@pytest.mark.usefixtures("process_group")
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    save = runpy.run_path(str(GUIDE / SCRIPT))["save"]
+    with pytest.raises(SystemExit, match="NaN or infinite"):
+        save(tmp_path / "checkpoint.pt", {"model": {"weight": torch.tensor([1, torch.nan])}})
+    assert list(tmp_path.iterdir()) == []
+
+
+STOPS = [GUIDE / SCRIPT, GUIDE / "lightning_trainer.py", *(REPOSITORY / "examples/requeue").glob("*.py")]
+
+
+@pytest.mark.parametrize("script", [path for path in STOPS if "reduce" in path.read_text()], ids=str)
+def test_a_flag_is_not_read_from_the_gpu_in_each_step(script: Path) -> None:
+    """`reduce_boolean_decision`, `check_trigger` and an `if` of a reduced tensor wait for the GPU."""
+    text = script.read_text()
+    (reading,) = re.findall(
+        r"% (?:CHECK_)?EVERY\b(?:.*\n){0,3}?.*(any_rank_stops|stop|boolean_decision|check_trigger)\(", text
+    )
+    assert len(re.findall(rf"(?<!def ){reading}\(", text)) == 1

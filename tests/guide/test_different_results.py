@@ -1,11 +1,9 @@
 """docs/guide/different-results.md: each reason for other weights than on one GPU."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from .pages import shown_output
@@ -57,13 +55,6 @@ def test_a_reason_makes_another_training(printed: dict[str, float], name: str) -
 
 def test_the_page_shows_the_reasons_that_the_script_isolates(printed: dict[str, float]) -> None:
     assert rows(shown_output("different-results", COMMAND)).keys() == printed.keys()
-
-
-@pytest.fixture
-def process_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 @pytest.mark.usefixtures("process_group")

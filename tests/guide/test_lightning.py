@@ -8,24 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.fork_server import warm
-from tests.support.ports import free_port
 from tests.support.ranks import Ended
 from tests.support.twins import twin
 
 from .pages import shown_output
-from .running import GUIDE, python, run, run_each
+from .running import GUIDE, python, run, slurm_step
 
 SCRIPT = "lightning_trainer.py"
-
-
-def step(*args: str, tasks_per_node: int = 2, **env: str) -> Ended:
-    """Run the script as two tasks of a Slurm step on one node."""
-    job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "1", "SLURM_NODEID": "0"}
-    size = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": str(tasks_per_node)}
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    tasks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
-    environments = [job | size | meeting | env | task for task in tasks]
-    return run_each([sys.executable, GUIDE / SCRIPT, *args], environments)
 
 
 def ranks(done: Ended) -> list[tuple[str, str]]:
@@ -44,7 +33,7 @@ def test_one_process_trains_without_slurm(tmp_path: Path) -> None:
 
 
 def test_two_tasks_share_the_data_and_one_prepares_it(tmp_path: Path) -> None:
-    done = step("--run-dir", str(tmp_path))
+    done = slurm_step(SCRIPT, "--run-dir", str(tmp_path))
     assert done.returncode == 0, done.err
     assert ranks(done) == [("0", "2"), ("1", "2")]
     assert done.out.count("preparing data") == 1

@@ -15,6 +15,8 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+signals: list[int] = []
+
 
 def write_data(folder: Path, size: int, seed: int) -> None:
     """Ten patterns with noise, labelled by pattern. Replace this with your data."""
@@ -43,13 +45,24 @@ class Samples(Dataset):
 
 def save(folder: Path, state: dict) -> None:
     """Add a checkpoint, which gets its name when it is complete, and remove the older ones."""
+    if not all(weight.to_local().isfinite().all() for weight in state["model"].values()):
+        raise SystemExit("the weights are NaN or infinite, so the checkpoint before is kept")
     dcp.save(state, checkpoint_id=folder / "partial")  # each rank writes its part
     if dist.get_rank() != 0:
         return
     newest = folder / "{:05}-{:08}".format(*state["done"])
     (folder / "partial").rename(newest)
+    directory = os.open(folder, os.O_RDONLY)
+    os.fsync(directory)  # the new name reaches the disk before the old checkpoints go
+    os.close(directory)
     for old in set(folder.glob("*-*")) - {newest}:
         shutil.rmtree(old)
+
+
+def note_signals(*_: int) -> None:
+    """Slurm sends one before the time limit, the other at preemption, to each process of the job step."""
+    for each in (signal.SIGUSR2, signal.SIGTERM):
+        signal.signal(each, lambda number, _: signals.append(number))
 
 
 def take_rank_from_slurm() -> None:
@@ -95,9 +108,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="of each rank, to read samples ahead")
     args = parser.parse_args()
 
-    signals = []
-    for each in (signal.SIGUSR2, signal.SIGTERM):  # Slurm sends them before the time limit, and at preemption
-        signal.signal(each, lambda number, _: signals.append(number))
+    note_signals()
     device = start()
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if args.batch_size % world_size:
@@ -110,7 +121,7 @@ def main() -> None:
     train, test = Samples(args.data / "train"), Samples(args.data / "test")
     sampler = DistributedSampler(train, drop_last=True)
     batch_size = args.batch_size // world_size
-    ahead = {"num_workers": args.workers, "pin_memory": device.type == "cuda"}
+    ahead = {"num_workers": args.workers, "worker_init_fn": note_signals, "pin_memory": device.type == "cuda"}
     test_loader = DataLoader(test, batch_size, sampler=DistributedSampler(test, shuffle=False), **ahead)
 
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
@@ -147,8 +158,10 @@ def main() -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
             optimizer.step()
+            if step % 10 and step < len(train) // args.batch_size:
+                continue  # to read a number from the GPU is to wait for it: not in each step
             stop = torch.tensor(len(signals), device=device)
-            dist.all_reduce(stop)  # one rank may see the signal a step earlier; all stop after the same one
+            dist.all_reduce(stop)  # one rank may see the signal earlier; all stop after the same step
             if stop > 0:
                 save(args.checkpoint, state(epoch, step))
                 if rank == 0 and "REQUEUE_FILE" in os.environ:  # torchrun turns the status 75 into 1

@@ -357,7 +357,7 @@ def error_of(outcome: str, host: str, submission: Submission, text: str) -> Remo
     Args:
         outcome: the first word of the reply.
     """
-    failed = f"no job was made in {submission.folder} on {host}"
+    failed = f"no job was made in {submission.folder} on {host}: "
     match outcome:
         case "refused":
             error = refusal(["sbatch"], Completed(1, b"", text.encode(errors="surrogateescape")))
@@ -366,10 +366,10 @@ def error_of(outcome: str, host: str, submission: Submission, text: str) -> Remo
             lines = text.strip().splitlines() or ["without a message"]
             cause = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
             own = next((hint for part, hint in _HINTS.items() if part in cause), _SPACE)
-            return TransferFailed(f"{failed}: {cause}", hint_for(cause) or own)
+            return TransferFailed(f"{failed}{cause}", hint_for(cause) or own)
         case "unsafe":
             return TransferFailed(
-                f"{failed}: {text}, who could change what jobs run",
+                f"{failed}{text}, who could change what jobs run",
                 "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
             )
         case "undelivered":

@@ -9,6 +9,8 @@ from tests.support.ports import free_port
 from tests.support.ranks import GRACE, Ended, launched, start
 
 GUIDE = REPOSITORY / "examples" / "guide"
+TWO_BY_TWO = [("0", "0", "0"), ("1", "1", "0"), ("2", "0", "1"), ("3", "1", "1")]
+"Rank, local rank and node of two ranks on each of two nodes."
 
 
 def run(

@@ -11,6 +11,9 @@ import pytest
 from slurmgen.cli import cli
 from tests.conftest import REPOSITORY, Run
 
+from .pages import shown_output
+from .running import python
+
 DOCS = REPOSITORY / "docs"
 README = (REPOSITORY / "README.md").read_text()
 PAGES = [*DOCS.glob("guide/*.md"), *DOCS.glob("launchers/*.md")]
@@ -41,6 +44,14 @@ def test_a_command_and_its_options_exist(line: str) -> None:
     with allowed if re.search(r"lint (FILE|job)|--mem$", line) else nullcontext():
         if words:
             command.make_context(line, words)
+
+
+@pytest.mark.parametrize(
+    ("page", "arguments"), [("parallelism", ["--parameters", "7e9", "--ranks", "8"]), ("sampler", [])]
+)
+def test_the_page_shows_what_the_script_prints(page: str, arguments: list[str]) -> None:
+    command = " ".join([f"python examples/guide/{page}.py", *arguments])
+    assert python(f"{page}.py", *arguments).out == shown_output(page, command)
 
 
 def test_the_linter_prints_what_the_readme_shows(slurmgen: Run) -> None:

@@ -5,8 +5,7 @@ import runpy
 
 import pytest
 
-from .pages import shown_output
-from .running import GUIDE, python, torchrun
+from .running import GUIDE, torchrun
 
 MEMORY = runpy.run_path(str(GUIDE / "parallelism.py"))
 
@@ -23,12 +22,6 @@ def test_the_arithmetic_agrees_with_figure_1_of_the_zero_paper(kind: str, gigaby
     """7.5 billion parameters on 64 GPUs."""
     each = MEMORY["bytes_per_parameter"](MEMORY["MIXED"], MEMORY["SHARDED"][kind], 64)
     assert round(7.5 * each, 1) == gigabytes
-
-
-def test_the_page_shows_what_the_memory_script_prints() -> None:
-    completed = python("parallelism.py", "--parameters", "7e9", "--ranks", "8")
-    shown = shown_output("parallelism", "python examples/guide/parallelism.py --parameters 7e9 --ranks 8")
-    assert completed.out == shown
 
 
 def test_data_tensor_and_pipeline_parallelism_compute_the_loss_of_one_process() -> None:

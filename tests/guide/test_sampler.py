@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .pages import shown_output
-from .running import GUIDE, python, ranks_of, torchrun
+from .running import GUIDE, ranks_of, torchrun
 
 split = runpy.run_path(str(GUIDE / "sampler.py"))["split"]
-
-
-def test_the_page_shows_what_the_script_prints() -> None:
-    assert python("sampler.py").out == shown_output("sampler", "python examples/guide/sampler.py")
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}])

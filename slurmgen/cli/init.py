@@ -47,7 +47,7 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
     An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen
     asks for it, and without a terminal the site is `generic`.
     """
-    from slurmgen.config.init_file import starter, starter_of
+    from slurmgen.config.init_file import starter
     from slurmgen.sites.profiles import load_site
 
     folder = Path.cwd()
@@ -56,7 +56,7 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
         _refuse_existing(folder / name)
     place = load_site(site or _find_site(folder), folder)
     jobs = {"cifar": ""} if training else _jobs(folder, place)
-    text = starter(place) if training else starter_of(place, jobs, _account(place) if jobs else "")
+    text = starter(place) if training else starter(place, jobs, _account(place) if jobs else "")
     write_new(folder / FILE_NAME, text)
     click.echo(visible(f"wrote {FILE_NAME}" + _found(jobs, training=training)), err=True)
     if training:

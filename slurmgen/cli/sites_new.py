@@ -21,7 +21,6 @@ from slurmgen.sites.model import Address
 from slurmgen.sites.new import (
     DISCOVERED,
     QUESTIONS,
-    Author,
     Facts,
     Keys,
     Question,
@@ -100,8 +99,7 @@ def command(
     remark = answered(_REMARK, "--remark", remark, printable)
     page = answered(_PAGE, "--page", page, _address)
     remarks += [f"Scheduler: {remark}"] if remark else []
-    by = Author(_user(), _today(), page)
-    write_new(path, new_profile(name, facts, found, remarks, by))
+    write_new(path, new_profile(name, facts, found, remarks, _user(), _today(), page))
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     errors = _print_next_steps(name, path, project)
     if as_json:

@@ -72,14 +72,11 @@ def test_every_framework_is_documented(framework: str, slurmgen: Run) -> None:
     assert re.search(rf"--framework .*\b{framework}\b", " ".join(slurmgen("render", "--help").stdout.split()))
 
 
-def test_every_container_engine_is_documented() -> None:
-    page = (DOCS / "sites.md").read_text()
-    assert [name for name in ENGINES if f"`{name}`" not in page] == []
-
-
-def test_every_doctor_check_is_documented() -> None:
-    page = (DOCS / "ssh.md").read_text()
-    assert [check.name for check in CHECKS if f"`{check.name}`" not in page] == []
+@pytest.mark.parametrize(
+    ("page", "names"), [("sites.md", [*ENGINES]), ("ssh.md", [check.name for check in CHECKS])]
+)
+def test_every_container_engine_and_doctor_check_is_documented(page: str, names: list[str]) -> None:
+    assert [name for name in names if f"`{name}`" not in (DOCS / page).read_text()] == []
 
 
 def test_the_example_template_works(tmp_path: Path, slurmgen: Run) -> None:
@@ -122,29 +119,23 @@ def test_the_toml_examples_of_the_readme_are_valid() -> None:
     ]
 
 
-def test_the_page_of_json_output_is_that_of_the_code() -> None:
-    """If not: python docs/json_page.py."""
-    text = runpy.run_path(str(REPOSITORY / "docs" / "json_page.py"))["page"]()
-    assert (REPOSITORY / "docs" / "json.md").read_text() == text
-
-
-def test_the_page_of_profile_keys_is_that_of_the_code() -> None:
-    """If not: python docs/profile_keys.py."""
-    text = runpy.run_path(str(REPOSITORY / "docs" / "profile_keys.py"))["page"]()
-    assert (REPOSITORY / "docs" / "profile-keys.md").read_text() == text
+@pytest.mark.parametrize(
+    ("script", "function", "page"),
+    [
+        ("json_page.py", "page", "json.md"),
+        ("profile_keys.py", "page", "profile-keys.md"),
+        ("picture.py", "dot", "architecture.dot"),
+    ],
+)
+def test_a_generated_page_matches_the_code(script: str, function: str, page: str) -> None:
+    """If not: python docs/SCRIPT."""
+    assert (DOCS / page).read_text() == runpy.run_path(str(DOCS / script))[function]()
 
 
 def test_the_pages_of_the_sites_are_those_of_the_profiles() -> None:
     """If not: python docs/site_pages.py."""
-    pages = runpy.run_path(str(REPOSITORY / "docs" / "site_pages.py"))["pages"]()
-    written = {path.name: path.read_text() for path in (REPOSITORY / "docs" / "sites").glob("*.md")}
-    assert written == pages
-
-
-def test_the_diagram_of_the_packages_matches_the_code() -> None:
-    """If not: python docs/picture.py."""
-    drawn = runpy.run_path(str(DOCS / "picture.py"))["dot"]()
-    assert drawn == (DOCS / "architecture.dot").read_text()
+    written = {path.name: path.read_text() for path in (DOCS / "sites").glob("*.md")}
+    assert written == runpy.run_path(str(DOCS / "site_pages.py"))["pages"]()
 
 
 def examples(page: str, language: str) -> list[str]:

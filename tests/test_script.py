@@ -19,6 +19,8 @@ from slurmgen.request.model import Sweep, Then
 from slurmgen.sites.model import Env, Launch, Modules, Rendezvous
 from tests.conftest import Run
 from tests.support.golden import golden_requests
+from tests.support.plans import plan_of, site_with
+from tests.support.programs import write_programs
 from tests.test_paths import OTHER_USER, as_root
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,7 +28,7 @@ CASES = golden_requests()
 
 
 def script_of(site: str, **asked: object) -> str:
-    return render(resolve(Request(**asked), load_site(site)))  # type: ignore[arg-type]
+    return render(plan_of(site, **asked))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -90,7 +92,7 @@ def test_shellcheck_finds_nothing_for_any_request(name: str) -> None:
 
 
 def test_shellcheck_finds_nothing_with_a_rendezvous_suffix() -> None:
-    site = structs.replace(load_site("generic"), rendezvous=Rendezvous(suffix="i", host="ip"))
+    site = site_with(rendezvous=Rendezvous(suffix="i", host="ip"))
     assert shellcheck("-", text=render(resolve(Request(gpus=4, nodes=2), site))) == ""
 
 
@@ -112,14 +114,8 @@ HOSTILE = [
 def words_of(value: str, folder: Path) -> list[str]:
     """A value as a variable and as an argument, recorded by stand-ins for the programs of the script."""
     text = script_of("generic", gpus=2, nodes=1, env={"VALUE": value}, script_args=(value, "end"))
-    recorder = folder / "bin"
-    recorder.mkdir()
-    for tool, body in {
-        "srun": 'shift 3; exec "$@"',
-        "torchrun": 'printf "%s\\0" "$VALUE" "$@" > words',
-    }.items():
-        (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
-        (recorder / tool).chmod(0o755)
+    torchrun = r'printf "%s\0" "$VALUE" "$@" > words'
+    recorder = write_programs(folder / "bin", {"srun": 'shift 3; exec "$@"', "torchrun": torchrun})
     subprocess.run(
         ["bash", "-c", text],
         cwd=folder,
@@ -190,20 +186,30 @@ def test_the_command_in_the_header_renders_the_same_script(slurmgen) -> None:  #
     assert slurmgen(*command[1:]).stdout == text
 
 
-def test_olivia_requests_the_cpus_of_its_gpus() -> None:
-    assert "#SBATCH --cpus-per-task=288\n" in script_of("olivia", gpus=4, account="nn1k")
-    assert "#SBATCH --cpus-per-task=72\n" in script_of(
-        "olivia", gpus=4, account="nn1k", framework="lightning"
-    )
+NN1K = {"account": "nn1k"}
+
+
+@pytest.mark.parametrize(
+    ("site", "asked", "line"),
+    [
+        ("olivia", {**NN1K, "gpus": 4}, "#SBATCH --cpus-per-task=288"),
+        ("olivia", {**NN1K, "gpus": 4, "framework": "lightning"}, "#SBATCH --cpus-per-task=72"),
+        ("olivia", {**NN1K, "gpus": 8, "container": "none"}, "export NCCL_PROTO='^LL128'"),
+        ("olivia", {**NN1K, "gpus": 8, "container": "none"}, "export FI_CXI_RX_MATCH_MODE=hybrid"),
+        ("generic", {"gpus": 1}, 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"'),
+        ("generic", {"log_dir": "logs", "sbatch": {"array": "0-3"}}, "#SBATCH --output=logs/%x-%A_%a.out"),
+        ("generic", {"sbatch": {"comment": "two words"}}, '#SBATCH --comment="two words"'),
+        ("generic", {"requeue": True, "time": "1"}, "#SBATCH --signal=USR2@15"),  # its last quarter
+        ("generic", {"requeue": True, "time": "8:00:00"}, "#SBATCH --signal=USR2@120"),
+    ],
+)
+def test_a_script_has_the_line_of_its_request(site: str, asked: dict[str, Any], line: str) -> None:
+    assert line in script_of(site, **asked).splitlines()
 
 
 @pytest.mark.parametrize(("gpus", "count"), [(1, 0), (2, 1)])
 def test_daic_disables_peer_to_peer_with_several_gpus(gpus: int, count: int) -> None:
     assert script_of("daic", gpus=gpus, account="a").count("export NCCL_P2P_DISABLE=1\n") == count
-
-
-def test_a_thread_count_from_the_environment_is_kept() -> None:
-    assert 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"\n' in script_of("generic", gpus=1)
 
 
 def test_a_requested_variable_overrides_the_site() -> None:
@@ -289,7 +295,7 @@ INIT = Modules(init=("module purge", "ulimit -n 4096"))
 def test_init_commands_run_with_and_without_modules(
     modules: Modules, asked: dict[str, Any], lines: list[str]
 ) -> None:
-    plan = resolve(Request(**asked), structs.replace(load_site("generic"), modules=modules))
+    plan = resolve(Request(**asked), site_with(modules=modules))
     assert list(plan.setup.modules) == lines
     assert "".join(f"{line}\n" for line in lines) in render(plan)
 
@@ -303,37 +309,30 @@ TASKS = 'shift 3; for i in 0 1 2; do SLURM_LOCALID=$i SLURM_PROCID=$((i + 3)) "$
 
 
 def test_a_variable_of_env_task_differs_between_tasks(tmp_path: Path) -> None:
-    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    site = site_with(env=TASK_ENV)
     plan = resolve(Request(framework="lightning", gpus=3, container="~/x.sif", requeue=True), site)
     text = render(plan)
     assert shellcheck("-", text=text) == ""
     assert "# ROCR_VISIBLE_DEVICES: One GPU for each task.\n" in text
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for tool, body in {"srun": TASKS, "apptainer": 'echo "$ROCR_VISIBLE_DEVICES $TEXT" >> seen'}.items():
-        (tools / tool).write_text(f"#!/bin/sh\n{body}\n")
-        (tools / tool).chmod(0o755)
+    seen = 'echo "$ROCR_VISIBLE_DEVICES $TEXT" >> seen'
+    tools = write_programs(tmp_path / "tools", {"srun": TASKS, "apptainer": seen})
     (tools / "scontrol").symlink_to("/bin/echo")
-    variables = {
-        "PATH": f"{tools}:/usr/bin:/bin",
-        "HOME": "/h",
-        "SLURM_JOB_ID": "7",
-        "SLURM_JOB_NODELIST": "n",
-    }
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n"}
+    variables = {"PATH": f"{tools}:/usr/bin:/bin", "HOME": "/h", **job}
     subprocess.run(["bash", "-c", text], cwd=tmp_path, env=variables, check=True)
     assert (tmp_path / "seen").read_text().splitlines() == ["0 it's 3", "1 it's 4", "2 it's 5"]
     assert explain(plan)["task_env.ROCR_VISIBLE_DEVICES"].text == "set in each task: One GPU for each task."
 
 
 def test_a_variable_of_the_request_overrides_one_of_env_task() -> None:
-    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    site = site_with(env=TASK_ENV)
     text = render(resolve(Request(env={"ROCR_VISIBLE_DEVICES": "0"}), site))
     assert "export ROCR_VISIBLE_DEVICES=0\n" in text
     assert text.count("export ROCR_VISIBLE_DEVICES") == 1
 
 
 def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
-    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    site = site_with(env=TASK_ENV)
     for framework, launcher in LAUNCHERS.items():
         nodes = min(2, launcher.max_nodes or 2)
         script = launcher.bundled_script or "train.py"
@@ -372,7 +371,7 @@ def test_every_step_gets_what_the_script_exports() -> None:
 
 @pytest.mark.parametrize("words", [("--export=HOME,PATH",), ("--export", "NONE"), ("--exp=NONE",)])
 def test_the_export_of_a_profile_replaces_the_whole_environment(words: tuple[str, ...]) -> None:
-    site = structs.replace(load_site("generic"), launch=Launch(srun=words))
+    site = site_with(launch=Launch(srun=words))
     plan = resolve(Request(preflight=True), site)
     assert "--export=ALL" not in render(plan)
     assert "--export=ALL" not in explain(plan)["launch"].text
@@ -396,35 +395,16 @@ def test_no_module_is_loaded_if_none_is_requested(slurmgen) -> None:  # type: ig
     assert "--module none\n" in text.splitlines(keepends=True)[2]
 
 
-def test_olivia_sets_its_network_variables_without_a_container() -> None:
-    text = script_of("olivia", gpus=8, account="nn1k", container="none")
-    assert "export NCCL_PROTO='^LL128'\n" in text
-    assert "export FI_CXI_RX_MATCH_MODE=hybrid\n" in text
-
-
 def test_the_c10d_rendezvous_uses_the_job_id() -> None:
     text = script_of("generic", gpus=4, nodes=2, rendezvous="c10d")
     assert {"--rdzv-backend=c10d", '--rdzv-id="$SLURM_JOB_ID"'} <= set(text.split())
     assert "--node-rank" not in text
 
 
-def test_the_log_of_an_array_contains_the_task_index() -> None:
-    assert "#SBATCH --output=logs/%x-%A_%a.out\n" in script_of(
-        "generic", log_dir="logs", sbatch={"array": "0-3"}
-    )
-
-
-def test_a_directive_with_a_space_is_quoted_for_sbatch() -> None:
-    assert '#SBATCH --comment="two words"\n' in script_of("generic", sbatch={"comment": "two words"})
-
-
 def run_under_stand_ins(text: str, srun: str, folder: Path, **environ: str) -> tuple[int, list[str]]:
     """The exit status of a script with `srun` as the body of srun, and the arguments of scontrol."""
-    recorder = folder / "bin"
-    recorder.mkdir(exist_ok=True)
-    for tool, body in {"srun": srun, "sleep": "", "scontrol": 'printf "%s\\n" "$*" >> asked'}.items():
-        (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
-        (recorder / tool).chmod(0o755)
+    programs = {"srun": srun, "sleep": "", "scontrol": r'printf "%s\n" "$*" >> asked'}
+    recorder = write_programs(folder / "bin", programs)
     variables = {"PATH": f"{recorder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", **environ}
     ended = subprocess.run(["bash", "-c", text], cwd=folder, env=variables, check=False)
     asked = folder / "asked"
@@ -459,11 +439,7 @@ def test_the_launcher_ignores_the_signal_and_ranks_can_handle_it(tmp_path: Path)
     """SIGUSR2 is ignored until a rank has installed its handler."""
     text = script_of("generic", gpus=2, requeue=True)
     tools = {"srun": 'shift 3; exec "$@"', "torchrun": "kill -USR2 $$; trap 'exit 75' USR2; exit 3"}
-    recorder = tmp_path / "tools"
-    recorder.mkdir()
-    for tool, body in tools.items():
-        (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
-        (recorder / tool).chmod(0o755)
+    recorder = write_programs(tmp_path / "tools", tools)
     path = {"PATH": f"{recorder}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     assert subprocess.run(["bash", "-c", text], cwd=tmp_path, env=path, check=False).returncode == 3
 
@@ -472,11 +448,6 @@ def test_an_explicit_signal_overrides_the_one_of_requeue() -> None:
     text = script_of("generic", requeue=True, sbatch={"signal": "USR2@300"}, time="02:00:00")
     assert text.count("--signal=") == 1 + text.splitlines()[2].count("--signal=")
     assert "#SBATCH --signal=USR2@300\n" in text
-
-
-def test_a_short_job_is_signalled_in_its_last_quarter() -> None:
-    assert "#SBATCH --signal=USR2@15\n" in script_of("generic", requeue=True, time="1")
-    assert "#SBATCH --signal=USR2@120\n" in script_of("generic", requeue=True, time="8:00:00")
 
 
 def test_a_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> None:

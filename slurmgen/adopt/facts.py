@@ -36,7 +36,7 @@ def facts(script: Script) -> Facts:
     """The facts of a header; the last option of a name counts."""
     header, shape = script.header, shape_of(script)
     own = {d.name: _value(d.name, d.value) for d in header.directives if d.name not in _SHAPE}
-    other = _other_resources(header.value("gres"))
+    other = other_resources(header.value("gres"))
     own = {name: value for name, value in own.items() if name != "gres"}
     return own | ({"gres": other} if other else {}) | _sizes(script) | {"gpu type": shape.gpu_type}
 
@@ -53,7 +53,7 @@ def _value(name: str, value: str) -> Fact:
     return value.replace(" ", "") if name in ("partition", "constraint") else value
 
 
-def _other_resources(gres: str | None) -> str:
+def other_resources(gres: str | None) -> str:
     """The generic resources that are not GPUs."""
     return ",".join(item for item in (gres or "").split(",") if item and not is_gpu(item))
 

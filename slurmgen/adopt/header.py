@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from slurmgen.adopt.facts import cpus_per_task, is_gpu, memory, seconds, shape_of
+from slurmgen.adopt.facts import cpus_per_task, memory, other_resources, seconds, shape_of
 from slurmgen.adopt.program import Line
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script
@@ -35,14 +35,15 @@ def from_header(script: Script) -> tuple[dict[str, Any], list[Line]]:
     values: dict[str, Any] = _sizes(script)
     options: dict[str, str | bool] = {key: False for key, there in _left_out(script).items() if not there}
     for directive in _last(script):
-        if directive.name in _SIZES:
+        value = other_resources(directive.value) if directive.name == "gres" else directive.value
+        if directive.name in _SIZES and not (directive.name == "gres" and value):
             continue
         if directive.name in _FIELDS:
-            values[_FIELDS[directive.name]] = directive.value.replace(", ", ",")
-        elif why := _refusal(directive):
+            values[_FIELDS[directive.name]] = value.replace(", ", ",")
+        elif why := _refusal(directive.name, value):
             lost.append(_line(script, directive.span.start, why))
         else:
-            options[directive.name] = directive.value or True
+            options[directive.name] = value or True
     if options:
         values["sbatch"] = options
     return values, lost + list(_unclear(script, values))
@@ -55,12 +56,12 @@ def _last(script: Script) -> Iterator[Directive]:
             yield directive
 
 
-def _refusal(directive: Directive) -> str:
+def _refusal(name: str, value: str) -> str:
     """Why `sbatch` of a request does not take an option; empty if it does."""
-    if directive.name in _FROM_COMMANDS:
-        return _FROM_COMMANDS[directive.name]
+    if name in _FROM_COMMANDS:
+        return _FROM_COMMANDS[name]
     try:
-        sbatch_options.checked(directive.name, directive.value)
+        sbatch_options.checked(name, value)
     except RequestError as error:
         return error.fact
     return ""
@@ -112,9 +113,6 @@ def _unclear(script: Script, values: dict[str, Any]) -> Iterator[Line]:
         for name in names:
             if (directive := header.last(name)) and field not in values:
                 yield _line(script, directive.span.start, why)
-    gres = header.last("gres")
-    if gres and (other := [item for item in gres.value.split(",") if not is_gpu(item)]):
-        yield _line(script, gres.span.start, f"a request has no other resources than GPUs: {','.join(other)}")
     if header.last("gpus-per-task"):
         yield _line(script, header.last("gpus-per-task").span.start, _VISIBLE)  # type: ignore[union-attr]
     if header.components > 1:

@@ -17,7 +17,7 @@ from slurmgen.adopt import adopt
 from slurmgen.cli.objects import Started
 from slurmgen.cli.options import json_option, shown, site_option, write_new
 from slurmgen.cli.output import Command, print_json, say
-from slurmgen.config.init_file import site_here, starter, starter_of
+from slurmgen.config.init_file import site_here, starter
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, table_of
 from slurmgen.errors import RequestError, SlurmgenError, did_you_mean
 from slurmgen.files import FOLDER as TRAINING
@@ -56,7 +56,7 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
         _refuse_existing(folder / name)
     place = load_site(site or _find_site(folder), folder)
     jobs = {"cifar": ""} if training else _jobs(folder, place)
-    text = starter(place) if training else starter_of(place, jobs, _account(place) if jobs else "")
+    text = starter(place) if training else starter(place, jobs, _account(place) if jobs else "")
     write_new(folder / FILE_NAME, text)
     click.echo(visible(f"wrote {FILE_NAME}" + _found(jobs, training=training)), err=True)
     if training:

@@ -42,7 +42,6 @@ from slurmgen.sites.model import Address, Site
 from slurmgen.sites.new import (
     DISCOVERED,
     QUESTIONS,
-    Author,
     Facts,
     Keys,
     Question,
@@ -382,8 +381,7 @@ def new_command(
     remark = answered(_REMARK, "--remark", remark, printable)
     page = answered(_PAGE, "--page", page, _address)
     remarks += [f"Scheduler: {remark}"] if remark else []
-    by = Author(_user(), _today(), page)
-    write_new(path, new_profile(name, facts, found, remarks, by))
+    write_new(path, new_profile(name, facts, found, remarks, _user(), _today(), page))
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     errors = _print_next_steps(name, path, project)
     if as_json:

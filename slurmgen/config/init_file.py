@@ -43,30 +43,21 @@ _NOTHING = """\
 """
 
 
+_OTHERS = ", ".join(name for name in LAUNCHERS if name != "ddp")
 _CLUSTER_NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 
 
-def starter(site: Site) -> str:
-    """A slurmgen.toml for a site, with a bundled job that runs unchanged and comments on what to change."""
-    return _filled(site, _EXAMPLE.format(others=_OTHERS), "cifar")
-
-
-def starter_of(site: Site, tables: Mapping[str, str], account: str = "") -> str:
-    """A slurmgen.toml for a site, with jobs of the project.
+def starter(site: Site, tables: Mapping[str, str] | None = None, account: str = "") -> str:
+    """A slurmgen.toml for a site, with comments on what to change.
 
     Args:
         site: the cluster.
-        tables: the table of each job.
+        tables: the table of each job of the project; unset: a bundled job that runs unchanged.
         account: the account to charge, if it is known.
     """
-    jobs = "\n".join(tables.values()) or _NOTHING.format(others=_OTHERS)
-    return _filled(site, jobs, next(iter(tables), "train"), account)
-
-
-_OTHERS = ", ".join(name for name in LAUNCHERS if name != "ddp")
-
-
-def _filled(site: Site, jobs: str, first: str, account: str = "") -> str:
+    example = _EXAMPLE if tables is None else _NOTHING
+    jobs = "\n".join((tables or {}).values()) or example.format(others=_OTHERS)
+    first = next(iter(tables or {}), "cifar" if tables is None else "train")
     hint = site.account.hint or "the account to charge, if the site needs one"
     line = f"account = {toml_value(account)}" if account else f'# account = "..."  # {hint}'
     return _STARTER.substitute(site=site.name, account=line, jobs=jobs, first=toml_key(first))

@@ -1,4 +1,7 @@
-"""slurmgen.toml: the jobs of a project, their dependencies and sweeps."""
+"""slurmgen.toml: the jobs of a project, their dependencies and sweeps.
+
+A wrong file raises ConfigError with its line; the name of a job that it does not have raises RequestError.
+"""
 
 import csv
 import io
@@ -32,15 +35,9 @@ from slurmgen.text import toml_key, toml_value, visible
 from slurmgen.toml import convert, located, read_toml, table_statements
 
 FILE_NAME = "slurmgen.toml"
-
-
 DEFAULT_SITE = "generic"
-
-
 SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
 "Environment variable: folders whose projects are trusted even if another user controls them."
-
-
 Folder = Annotated[str, Meta(min_length=1)]
 
 
@@ -147,11 +144,7 @@ def _refuse_foreign(folder: Path, path: Path) -> None:
 
 
 def require_project(folder: Path) -> None:
-    """Refuse a folder in which `find_project` found no project.
-
-    Raises:
-        RequestError: the folder has no slurmgen.toml.
-    """
+    """Refuse a folder in which `find_project` found no project."""
     if not (folder / FILE_NAME).is_file():
         raise RequestError(
             f"there is no {FILE_NAME} in {folder} or above it", "`slurmgen init` writes one to start from."
@@ -159,16 +152,12 @@ def require_project(folder: Path) -> None:
 
 
 def load_project(path: Path) -> Project:
-    """Read a slurmgen.toml.
-
-    Raises:
-        ConfigError: a key is unknown or a value is wrong.
-    """
+    """Read a slurmgen.toml."""
     project = convert(read_toml(path), Project, path)
     for key in ("script_dir", "template_dir"):
         text = getattr(project, key)
         folder = PurePosixPath(text)
-        if folder.is_absolute() or _OUTSIDE & set(folder.parts) or unprintable(text):
+        if folder.is_absolute() or {"..", ".git"} & set(folder.parts) or unprintable(text):
             raise ConfigError(
                 f"{located(path, [key])}: {key}: {text!r} is not a folder of the project",
                 f"Write a path relative to the folder of {FILE_NAME}, without `..`.",
@@ -176,36 +165,29 @@ def load_project(path: Path) -> Project:
     return project
 
 
-_OUTSIDE = {"..", ".git"}
-
-
 def job_request(project: Project, job: str | None, site: str) -> Request:
-    """The request of a job on a site, of all `layers`.
-
-    Raises:
-        RequestError: there is no such job.
-    """
+    """The request of a job on a site, of all `layers`."""
     return merge(*(request for _, request in layers(project, job, site)))
 
 
 def layers(project: Project, job: str | None, site: str) -> list[tuple[str, Request]]:
-    """The tables that apply to a job on a site, with their names; a later one overrules an earlier one.
-
-    Raises:
-        RequestError: there is no such job.
-    """
+    """The tables that apply to a job on a site, with their names; a later one overrules an earlier one."""
     found: list[tuple[str, Request]] = [("[defaults]", project.defaults)]
     if site in project.defaults.site:
         found.append((f"[defaults.site.{toml_key(site)}]", project.defaults.site[site]))
     if job is None:
         return found
-    if job not in project.job:
-        raise UnknownJob(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
-    entry, table = project.job[job], f"job.{toml_key(job)}"
+    entry, table = _job(project, job), f"job.{toml_key(job)}"
     found += [(f"[{table}]", Request(name=job)), (f"[{table}]", entry)]
     if site in entry.site:
         found.append((f"[{table}.site.{toml_key(site)}]", entry.site[site]))
     return found
+
+
+def _job(project: Project, name: str) -> Job:
+    if name not in project.job:
+        raise UnknownJob(f"there is no job {name!r} in {FILE_NAME}", did_you_mean(name, project.job))
+    return project.job[name]
 
 
 def site_of_script(path: Path, project: Project, project_dir: Path) -> str | None:
@@ -262,11 +244,7 @@ def own_templates(folder: Path, project: Project) -> Path | None:
 
 
 def needs(project: Project, job: str) -> tuple[After, ...]:
-    """What a job depends on, by the names of the jobs in slurmgen.toml.
-
-    Raises:
-        RequestError: a dependency names no job.
-    """
+    """What a job depends on, by the names of the jobs in slurmgen.toml."""
     words = project.job[job].depends_on
     return tuple(map(parse, (words,) if isinstance(words, str) else words))
 
@@ -280,11 +258,7 @@ def depends_on(project: Project, job: str, site: str) -> tuple[After, ...]:
 
 
 def in_order(project: Project, names: Iterable[str]) -> list[str]:
-    """Jobs in an order in which each comes after those that it depends on.
-
-    Raises:
-        RequestError: jobs depend on each other; the error has the cycle.
-    """
+    """Jobs in an order in which each comes after those that it depends on; the error for a cycle names it."""
     chosen = dict.fromkeys(names)
     graph = {name: [one.job for one in needs(project, name) if one.job in chosen] for name in chosen}
     try:
@@ -297,13 +271,9 @@ def in_order(project: Project, names: Iterable[str]) -> list[str]:
 
 
 def with_dependencies(project: Project, job: str | None) -> list[str]:
-    """A job and those that it depends on, directly or not, in order; without a name, all jobs.
-
-    Raises:
-        RequestError: there is no such job.
-    """
-    if job is not None and job not in project.job:
-        raise RequestError(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
+    """A job and those that it depends on, directly or not, in order; without a name, all jobs."""
+    if job is not None:
+        _job(project, job)
     waiting, found = [job] if job else list(project.job), list[str]()
     while waiting:
         if (name := waiting.pop()) not in found:
@@ -313,11 +283,7 @@ def with_dependencies(project: Project, job: str | None) -> list[str]:
 
 
 def check_dependencies(project: Project, project_dir: Path) -> None:
-    """Refuse a dependency on a job that slurmgen.toml does not have, and jobs that depend on each other.
-
-    Raises:
-        ConfigError: it names the line, and the jobs of a cycle.
-    """
+    """Refuse a dependency on a job that slurmgen.toml does not have, and jobs that depend on each other."""
     dependent = [name for name, job in project.job.items() if job.depends_on]
     for name in dependent:
         try:
@@ -347,14 +313,9 @@ _SHORT = 90
 def table_of(name: str, request: Request, origin: str = "") -> str:
     """The table of a job, with a comment on where it comes from."""
     values: dict[str, Any] = to_builtins(request)
-    if values.get("name") == name:
-        del values["name"]
     comment = f"  # adopted from {visible(origin)}" if origin else ""
-    lines = [
-        f"[job.{toml_key(name)}]{comment}",
-        *(f"{key} = {_value(value)}" for key, value in values.items()),
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [f"{key} = {_value(value)}\n" for key, value in values.items() if (key, value) != ("name", name)]
+    return "".join([f"[job.{toml_key(name)}]{comment}\n", *lines])
 
 
 def _value(value: Any) -> str:
@@ -365,7 +326,7 @@ def _value(value: Any) -> str:
 
 
 def with_job(text: str, name: str, table: str, path: Path, *, replace: bool = False) -> str:
-    """A slurmgen.toml with one more job, at its end.
+    """A slurmgen.toml with one more job at its end, unless it has one of that name already.
 
     Args:
         text: the file; empty for a new one.
@@ -373,10 +334,6 @@ def with_job(text: str, name: str, table: str, path: Path, *, replace: bool = Fa
         table: what `table_of` returned.
         path: the file, for errors.
         replace: replace a job of that name.
-
-    Raises:
-        RequestError: there is a job of that name.
-        ConfigError: a table cannot be added to the file.
     """
     has_job = name in tomllib.loads(text).get("job", {})
     if has_job and not replace:
@@ -389,16 +346,12 @@ def with_job(text: str, name: str, table: str, path: Path, *, replace: bool = Fa
         found = convert(tomllib.loads(made), Project, path)
     except tomllib.TOMLDecodeError:
         found = Project()
-    if found.job.get(name, Job()) != _job_of(table, path).job[name]:
+    if found.job.get(name, Job()) != convert(tomllib.loads(table), Project, path).job[name]:
         raise ConfigError(
             f"{path}: a table [job.{toml_key(name)}] cannot be added to it",
             "Write each job as a table of its own, [job.NAME].",
         )
     return made
-
-
-def _job_of(table: str, path: Path) -> Project:
-    return convert(tomllib.loads(table), Project, path)
 
 
 def _without(text: str, name: str) -> Iterator[str]:
@@ -407,9 +360,6 @@ def _without(text: str, name: str) -> Iterator[str]:
         is_comment = not statement.strip() or statement.lstrip().startswith("#")
         if is_comment or table[:2] != ("job", name):
             yield statement
-
-
-_Row = dict[ParameterName, str | bool]
 
 
 def with_file(sweep: Sweep, folder: Path) -> Sweep:
@@ -431,7 +381,9 @@ def with_file(sweep: Sweep, folder: Path) -> Sweep:
             "Rename it, or write another.",
         )
     try:
-        rows = msgspec.convert(_READERS[kind](_text(folder, sweep.file)), list[_Row])
+        rows = msgspec.convert(
+            _READERS[kind](_text(folder, sweep.file)), list[dict[ParameterName, str | bool]]
+        )
     except OSError as error:
         raise ConfigError(
             f"sweep.file: {path} cannot be read: {error.strerror or error}",

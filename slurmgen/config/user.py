@@ -6,18 +6,16 @@ submitted or rendered to stdout. A script that is written to a file never depend
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
 from slurmgen.errors import ConfigError, SlurmgenError
 from slurmgen.files import config_folder
+from slurmgen.request.model import Request
+from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import VariableName
 from slurmgen.toml import convert, read_own
-
-if TYPE_CHECKING:
-    from slurmgen.request.model import Request
-    from slurmgen.sites.model import Site
 
 FILE_NAME = "personal.toml"
 
@@ -51,23 +49,20 @@ def load_personal(site: str) -> Personal:
     Raises:
         ConfigError: the file is wrong, or another user may change it.
     """
-    path = config_folder() / FILE_NAME
-    if not os.path.lexists(path):
-        return Personal()
-    return convert(read_own(path), dict[str, Personal], path).get(site, Personal())
+    return _settings().get(site, Personal())
 
 
 def personal_sites() -> tuple[str, ...]:
-    """The sites that personal.toml has settings for.
+    """The sites that personal.toml has settings for; it raises the same errors."""
+    return tuple(_settings())
 
-    Raises:
-        ConfigError: the file is wrong, or another user may change it.
-    """
+
+def _settings() -> dict[str, Personal]:
     path = config_folder() / FILE_NAME
-    return tuple(convert(read_own(path), dict[str, Personal], path)) if os.path.lexists(path) else ()
+    return convert(read_own(path), dict[str, Personal], path) if os.path.lexists(path) else {}
 
 
-def fill(request: "Request", personal: Personal, site: "Site") -> "Request":
+def fill(request: Request, personal: Personal, site: Site) -> Request:
     """The request, with the user's own account, image and address where they are unset."""
     image = site.container.image if site.container else None
     wants_python = (request.python_env or "none") != "none"
@@ -80,7 +75,7 @@ def fill(request: "Request", personal: Personal, site: "Site") -> "Request":
     )
 
 
-def left_out(request: "Request", site: "Site") -> tuple[str, ...]:
+def left_out(request: Request, site: Site) -> tuple[str, ...]:
     """The settings of the user that a script in a file does not use, and one on stdout would.
 
     None if personal.toml is wrong: such a script does not depend on it.
@@ -92,7 +87,7 @@ def left_out(request: "Request", site: "Site") -> tuple[str, ...]:
     return ()
 
 
-def account_hint(error: SlurmgenError, request: "Request", site: "Site") -> str:
+def account_hint(error: SlurmgenError, request: Request, site: Site) -> str:
     """The hint at the user's account for an error about a missing one, in a script in a file."""
     if error.field != "account" or "account" not in left_out(request, site):
         return ""

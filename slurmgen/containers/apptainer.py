@@ -21,27 +21,20 @@ _GPU_FLAGS = {"nvidia": ("--nv",), "amd": ("--rocm",), None: ()}
 _REGISTRY = re.compile(r"(docker|oras|library|shub|https?)://")
 
 
-def _exec(program: str, call: Call) -> tuple[str, ...]:
-    binds = (f"--bind={bind}" for bind in call.binds)
-    return (program, "exec", *_GPU_FLAGS[call.vendor], *call.options, *binds, call.image)
-
-
-def _is_remote(image: str) -> bool:
-    return _REGISTRY.match(image) is not None
-
-
-def _is_file(image: str) -> bool:
-    return "://" not in image
-
-
 def _engine(program: str) -> Engine:
+    def command(call: Call) -> tuple[str, ...]:
+        binds = (f"--bind={bind}" for bind in call.binds)
+        return (program, "exec", *_GPU_FLAGS[call.vendor], *call.options, *binds, call.image)
+
     return Engine(
-        command=lambda call: _exec(program, call),
+        command=command,
         program=program,
         env_prefix=f"{program.upper()}ENV_",
         own_variables=("APPTAINER", "SINGULARITY"),
-        is_file=_is_file,
-        fetch=Fetch(_is_remote, f"{program} pull {{file}} {{image}}", ".sif"),
+        is_file=lambda image: "://" not in image,
+        fetch=Fetch(
+            lambda image: _REGISTRY.match(image) is not None, f"{program} pull {{file}} {{image}}", ".sif"
+        ),
         not_in_binds=",",
         binds_squashfs=True,
         refused_variables=("HOME",),

@@ -35,11 +35,6 @@ def with_target(bind: str) -> str:
     return bind if ":" in bind else f"{bind}:{bind}"
 
 
-def unchanged(image: str) -> str:
-    """The image itself."""
-    return image
-
-
 def full_name(image: str) -> str:
     """The full name of a `docker://` image; other images stay.
 
@@ -59,21 +54,12 @@ def full_name(image: str) -> str:
     return name if is_registry else f"docker.io/{name}"
 
 
-def no_fault(_image: str) -> None:
-    """None: the engine takes every image."""
-
-
 def fault_of_file(image: str) -> tuple[str, str] | None:
     """Why an engine that knows images by name only cannot use one, and what to do; None if it can."""
     if not (image.startswith(_PATHS) or image.endswith(_FILES)):
         return None
     fact = "is a file, and the engine runs images by name"
     return fact, "Name one of a registry, such as nvcr.io/nvidia/pytorch:25.06-py3, or of the engine's store."
-
-
-def nothing(_call: Call) -> tuple[str, ...]:
-    """No words."""
-    return ()
 
 
 class Fetch(NamedTuple):
@@ -91,12 +77,16 @@ class Fetch(NamedTuple):
     needs_internet: bool = True
     "The node that runs the command must reach the registry."
 
+    def file_name(self, image: str) -> str:
+        """The name of the file that holds a fetched image."""
+        return re.sub(r"[^\w.-]+", "+", image.removeprefix(DOCKER)) + self.suffix
+
 
 class Engine(NamedTuple):
     """How the script calls an engine: before each task's command, or with options of srun."""
 
-    command: Callable[[Call], tuple[str, ...]] = nothing
-    srun: Callable[[Call], tuple[str, ...]] = nothing
+    command: Callable[[Call], tuple[str, ...]] = lambda _call: ()
+    srun: Callable[[Call], tuple[str, ...]] = lambda _call: ()
     program: str = "srun"
     "The program that runs containers."
     srun_option: str = ""
@@ -105,9 +95,9 @@ class Engine(NamedTuple):
     "The prefix of host variables that overrule the image's."
     own_variables: tuple[str, ...] = ()
     "How the names of variables begin that are for the engine itself, and so get no prefix."
-    image: Callable[[str], str] = unchanged
+    image: Callable[[str], str] = str
     "The image as the engine writes it."
-    image_fault: Callable[[str], tuple[str, str] | None] = no_fault
+    image_fault: Callable[[str], tuple[str, str] | None] = lambda _image: None
     "Why the engine cannot use an image, and what to do."
     is_file: Callable[[str], bool] = bool
     "Whether an image, as the engine writes it, is a path on the cluster."
@@ -156,22 +146,15 @@ _FETCHED = f'"${IMAGE_FILE}"'
 _PART = f'"${IMAGE_FILE}.$SLURM_JOB_ID"'
 
 
-def is_remote(engine: Engine, image: str) -> bool:
-    """Whether the script must fetch an image, as the engine writes it."""
-    return engine.fetch is not None and engine.fetch.is_remote(image)
-
-
-def fetched(engine: Engine, image: str) -> str:
+def fetched(fetch: Fetch, image: str) -> str:
     """The fetched image as a shell word: a file, or its name in the engine's store."""
-    return _FETCHED if engine.fetch and engine.fetch.suffix else word(image)
+    return _FETCHED if fetch.suffix else word(image)
 
 
-def fetch_command(engine: Engine, image: str, file: str = "") -> str:
+def fetch_command(engine: Engine, fetch: Fetch, image: str, file: str = "") -> str:
     """The shell command that fetches an image, unless it is in the store; `file` is a shell word."""
-    assert engine.fetch  # noqa: S101 (is_remote)
     name = image.removeprefix(DOCKER)
-    lookup = f"{engine.lookup} || " if engine.lookup else ""
-    command = lookup + engine.fetch.command
+    command = f"{engine.lookup} || {fetch.command}" if engine.lookup else fetch.command
     return command.format(image=word(image), name=word(name), uri=word(DOCKER + name), file=file)
 
 
@@ -181,29 +164,18 @@ def lookup_command(engine: Engine, image: str) -> str:
     return engine.lookup.format(image=word(image)) if shared else ""
 
 
-def file_name(engine: Engine, image: str) -> str:
-    """The name of the file that holds a fetched image."""
-    assert engine.fetch  # noqa: S101 (is_remote)
-    return re.sub(r"[^\w.-]+", "+", image.removeprefix(DOCKER)) + engine.fetch.suffix
-
-
-def fetch_lines(engine: Engine, image: str, folder: str, nodes: int) -> tuple[str, ...]:
-    """The lines of the batch script that fetch an image.
-
-    Args:
-        folder: the folder of fetched images, as a value of the profile.
-    """
-    assert engine.fetch  # noqa: S101 (is_remote)
-    if engine.fetch.suffix:
-        return _to_file(engine, image, f"{folder.rstrip('/')}/{file_name(engine, image)}")
-    command = fetch_command(engine, image)
-    if nodes == 1 or not engine.fetch.on_each_node:
+def fetch_lines(engine: Engine, fetch: Fetch, image: str, folder: str, nodes: int) -> tuple[str, ...]:
+    """The lines of the batch script that fetch an image, to a folder if the engine has no store."""
+    if fetch.suffix:
+        command = fetch_command(engine, fetch, image, _PART)
+        return _to_file(f"{folder.rstrip('/')}/{fetch.file_name(image)}", command)
+    command = fetch_command(engine, fetch, image)
+    if nodes == 1 or not fetch.on_each_node:
         return ("# Fetch the image once, not by every rank.", command)
-    step = on_each_node(command, nodes)
-    return ("# Fetch the image once on each node, not by every rank.", *step)
+    return ("# Fetch the image once on each node, not by every rank.", *on_each_node(command, nodes))
 
 
-def _to_file(engine: Engine, image: str, path: str) -> tuple[str, ...]:
+def _to_file(path: str, command: str) -> tuple[str, ...]:
     return (
         "# Fetch the image once, not by every rank. Later jobs use the file too; remove it to fetch anew.",
         f"{IMAGE_FILE}={word(path)}",
@@ -213,7 +185,7 @@ def _to_file(engine: Engine, image: str, path: str) -> tuple[str, ...]:
         "  flock 9 || true  # some file systems have no locks",
         f"  [ -e {_FETCHED} ] || {{",
         f"    rm -f {_PART}",
-        f"    {fetch_command(engine, image, _PART)} && mv {_PART} {_FETCHED}",
+        f"    {command} && mv {_PART} {_FETCHED}",
         "  }",
         f') 9>>"${IMAGE_FILE}.lock"',
     )

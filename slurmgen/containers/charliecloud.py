@@ -16,20 +16,12 @@ def _run(call: Call) -> tuple[str, ...]:
     return ("ch-run", "--cd=/mnt/0", *of_image, *binds, *call.options, call.image, "--")
 
 
-def _is_remote(image: str) -> bool:
-    return image.startswith(DOCKER)
-
-
-def _is_file(image: str) -> bool:
-    return "/" in image and not _is_remote(image)
-
-
 CHARLIECLOUD = Engine(
     command=_run,
     program="ch-run",
-    is_file=_is_file,
+    is_file=lambda image: "/" in image and not image.startswith(DOCKER),
     fetch=Fetch(
-        _is_remote,
+        lambda image: image.startswith(DOCKER),
         "ch-image pull {name} && ch-convert --in-fmt=ch-image --out-fmt=squash {name} {file}",
         ".sqfs",
     ),

@@ -16,10 +16,6 @@ def _options(call: Call) -> tuple[str, ...]:
     return (f"--environment={call.image}", '--container-workdir="$PWD"', *call.options)
 
 
-def _is_file(image: str) -> bool:
-    return "/" in image
-
-
 def _image(image: str) -> str:
     """A name in the search path, or a path; a relative path begins with `./`."""
     is_relative = image.endswith(".toml") and not image.startswith(("/", "./", "../", "~", "$"))
@@ -42,7 +38,7 @@ EDF = Engine(
     srun_option="--environment",
     image=_image,
     image_fault=_fault,
-    is_file=_is_file,
+    is_file=lambda image: "/" in image,
     lookup=_LOOKUP,
     takes_binds=False,
     binds_any_target=False,

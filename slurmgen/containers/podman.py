@@ -33,39 +33,31 @@ _VISIBLE: dict[Vendor | None, tuple[str, ...]] = {
 _FIXED = ("--ipc=host", "--network=host", '--workdir="$PWD"', "--pull=never")
 
 
-def _run(call: Call, program: str, gpus: dict[Vendor | None, tuple[str, ...]]) -> tuple[str, ...]:
-    names = dict.fromkeys((*_ALWAYS, *_VISIBLE[call.vendor], *call.exported))
-    variables = (f"--env={name}" for name in names)
-    volumes = (f"--volume={bind}" for bind in ('"$PWD:$PWD"', *map(with_target, call.binds)))
-    fixed = (program, "run", "--rm", *gpus[call.vendor], *_FIXED)
-    return (*fixed, *variables, *volumes, *call.options, call.image)
-
-
-def _engine(program: str, nvidia: str, fetch: Fetch) -> Engine:
+def _engine(program: str, nvidia: str, *, on_each_node: bool = False) -> Engine:
     gpus: dict[Vendor | None, tuple[str, ...]] = {"nvidia": (nvidia,), "amd": AMD_DEVICES, None: ()}
+
+    def run(call: Call) -> tuple[str, ...]:
+        names = dict.fromkeys((*_ALWAYS, *_VISIBLE[call.vendor], *call.exported))
+        variables = (f"--env={name}" for name in names)
+        volumes = (f"--volume={bind}" for bind in ('"$PWD:$PWD"', *map(with_target, call.binds)))
+        fixed = (program, "run", "--rm", *gpus[call.vendor], *_FIXED)
+        return (*fixed, *variables, *volumes, *call.options, call.image)
+
     return Engine(
-        command=lambda call: _run(call, program, gpus),
+        command=run,
         program=program,
         image=full_name,
         image_fault=fault_of_file,
         is_file=lambda _image: False,
         lookup=f"{program} image exists {{image}}",
-        fetch=fetch,
+        # An image of `localhost` is in the store only.
+        fetch=Fetch(
+            lambda image: not image.startswith("localhost/"),
+            f"{program} pull {{image}}",
+            on_each_node=on_each_node,
+        ),
     )
 
 
-def _may_be_remote(image: str) -> bool:
-    """Whether an image may come from a registry: one of `localhost` is in the store only."""
-    return not image.startswith("localhost/")
-
-
-PODMAN = _engine(
-    "podman",
-    "--device=nvidia.com/gpu=all",
-    Fetch(_may_be_remote, "podman pull {image}", on_each_node=True),
-)
-PODMAN_HPC = _engine(
-    "podman-hpc",
-    "--gpu",
-    Fetch(_may_be_remote, "podman-hpc pull {image}"),
-)
+PODMAN = _engine("podman", "--device=nvidia.com/gpu=all", on_each_node=True)
+PODMAN_HPC = _engine("podman-hpc", "--gpu")

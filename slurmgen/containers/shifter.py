@@ -19,10 +19,6 @@ def _image(image: str) -> str:
     return f"docker:{image.removeprefix(DOCKER)}" if image.startswith(DOCKER) else image
 
 
-def _is_remote(image: str) -> bool:
-    return not image.startswith("id:")
-
-
 SHIFTER = Engine(
     command=_run,
     program="shifter",
@@ -30,6 +26,6 @@ SHIFTER = Engine(
     image_fault=fault_of_file,
     is_file=lambda _image: False,
     lookup="shifterimg lookup {image} >/dev/null",
-    fetch=Fetch(_is_remote, "shifterimg pull {image}", needs_internet=False),
+    fetch=Fetch(lambda image: not image.startswith("id:"), "shifterimg pull {image}", needs_internet=False),
     not_in_binds=";",
 )

@@ -30,8 +30,7 @@ _SHOWN = 3
 "Runs that are shown."
 
 
-def described(sweep: Sweeping) -> dict[str, object]:
-    """The sweep for `explain`."""
+def _described(sweep: Sweeping) -> dict[str, object]:
     limit = sum(array.limit or 0 for array in sweep.arrays)
     values = {
         "runs": len(sweep.runs),
@@ -44,8 +43,7 @@ def described(sweep: Sweeping) -> dict[str, object]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def sweep_reasons(plan: "Plan", origin: Origin) -> dict[str, Reason]:
-    """The reason for each of these."""
+def _sweep_reasons(plan: Plan, origin: Origin) -> dict[str, Reason]:
     if plan.sweep is None:
         return {}
     size, several = plan.profile.max_array_size, len(plan.sweep.arrays) > 1
@@ -93,7 +91,7 @@ def explain(plan: Plan) -> dict[str, Reason]:
         found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
     for variable in plan.variables:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
-    found |= {f"sweep.{key}": text for key, text in sweep_reasons(plan, origin).items()}
+    found |= {f"sweep.{key}": text for key, text in _sweep_reasons(plan, origin).items()}
     for name in notes(plan):
         found[f"notes.{name}"] = _note(plan, name)
     for variable in plan.ranks.variables:
@@ -109,9 +107,9 @@ def _note(plan: Plan, name: str) -> Reason:
     if name == "threads":
         return derived(plan.ranks.launcher.why)
     if name in plan.ranks.settings.notes:
-        return _of_profile(plan, f"when.{name}")
+        return from_profile(plan.profile, f"when.{name}")
     key = {"internet": "internet", "preemption": "partitions"}.get(name)
-    return _of_profile(plan, key) if key else derived("no list of the profile has it")
+    return from_profile(plan.profile, key) if key else derived("no list of the profile has it")
 
 
 def _numbers(plan: Plan) -> dict[str, Reason]:
@@ -133,20 +131,20 @@ def _numbers(plan: Plan) -> dict[str, Reason]:
         "container": plan.setup.why_container,
         "python_env": plan.setup.why_python,
         "modules": plan.setup.why_modules,
-        "rendezvous": derived(_rendezvous(plan)),
+        "rendezvous": derived(
+            "the first node, where rank 0 runs; the port comes from the job id, below the ephemeral ports"
+            if plan.rendezvous
+            else "the ranks need no address from the batch script"
+        ),
         "launch": derived(f"{shape.why}{_EXPORT if EXPORT_ALL in plan.step.lines[0] else ''}"),
         "gpu_hours": derived(
             f"GPUs x time limit{' x tasks' if plan.tasks > 1 else ''}: the most that the job can use"
         ),
-        "charge": _charge(plan),
+        "charge": from_profile(plan.profile, "charge")
+        if charge(plan)
+        else default("the profile states no rate"),
         "command": derived("this command renders the same script again"),
     }
-
-
-def _charge(plan: Plan) -> Reason:
-    if charge(plan) is None:
-        return default("the profile states no rate")
-    return _of_profile(plan, "charge")
 
 
 def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
@@ -157,7 +155,9 @@ def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
         "gpu_type": _gpu_type(plan),
         "name": derived("the name of the script, module or command"),
         "requeue": default(requeue.why_no_requeue(plan.request)),
-        "partition": _partition(plan),
+        "partition": _chosen(plan, "partition")
+        if plan.place.partitions
+        else default("none; Slurm uses its default partition"),
         "account": default("none requested; the site may have a default"),
         "qos": _chosen(plan, "qos") if plan.place.qos else default("none requested"),
         "on_bad_node": default("the job ends"),
@@ -173,7 +173,7 @@ def _from_request(plan: Plan, origin: Origin) -> dict[str, Reason]:
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
     if plan.framework == "srun" != plan.request.framework:
-        cited = _of_profile(plan, "launch.ddp").text
+        cited = from_profile(plan.profile, "launch.ddp").text
         found["framework"] = Reason(PROFILE, f"ddp is one task per GPU, without torchrun, {cited}")
     if plan.account != plan.request.account:
         suffix = plan.ranks.settings.account_suffix
@@ -196,7 +196,7 @@ def _gpu_type(plan: Plan) -> Reason:
     if not place.gpu_type:
         return default("none requested")
     if place.gpu_type == gpu.default_type:
-        return _of_profile(plan, "gpu.default_type")
+        return from_profile(plan.profile, "gpu.default_type")
     if place.partitions and place.gpu_type == plan.profile.type_of(place.partitions):
         return derived(f"the GPU type of partition {', '.join(place.partitions)}")
     return Reason(PROFILE, f"the only GPU type of {plan.site}, which requires one")
@@ -217,7 +217,7 @@ def _further(plan: Plan, option: str, origin: Origin) -> Reason:
         return Reason(DERIVED, SEGMENT_REASONS[option])
     if plan.request.may_stop_early and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
-    return _of_profile(plan, f"sbatch.{option}" if option in plan.profile.sbatch else "when")
+    return from_profile(plan.profile, f"sbatch.{option}" if option in plan.profile.sbatch else "when")
 
 
 def _variable(plan: Plan, name: str, comment: str | None, origin: Origin) -> Reason:
@@ -225,19 +225,13 @@ def _variable(plan: Plan, name: str, comment: str | None, origin: Origin) -> Rea
         return origin(f"env.{name}")
     if name in (*OWN, STAGED_DATA, RUN_DIR) and comment:
         return derived(comment)
-    return Reason(PROFILE, comment) if comment else _of_profile(plan, plan.profile.env.key_of(name))
+    return Reason(PROFILE, comment) if comment else from_profile(plan.profile, plan.profile.env.key_of(name))
 
 
 def _in_task(plan: Plan, name: str, comment: str | None) -> Reason:
     if name not in plan.ranks.settings.task_env:
         return derived(f"{plan.ranks.launcher.why_task_env}, because {plan.ranks.launcher.why}")
-    return Reason(PROFILE, comment) if comment else _of_profile(plan, f"env.task.{name}")
-
-
-def _partition(plan: Plan) -> Reason:
-    if plan.place.partitions:
-        return _chosen(plan, "partition")
-    return default("none; Slurm uses its default partition")
+    return Reason(PROFILE, comment) if comment else from_profile(plan.profile, f"env.task.{name}")
 
 
 def _chosen(plan: Plan, what: str) -> Reason:
@@ -251,16 +245,6 @@ def _chosen(plan: Plan, what: str) -> Reason:
     several = len(site.default_partitions if what == "partition" else site.default_qos) > 1
     first = "the first default of {} whose limits allow the job" if several else "the default of {}"
     return Reason(PROFILE, first.format(plan.site))
-
-
-def _of_profile(plan: Plan, key: str) -> Reason:
-    return from_profile(plan.profile, key)
-
-
-def _rendezvous(plan: Plan) -> str:
-    if plan.rendezvous is None:
-        return "the ranks need no address from the batch script"
-    return "the first node, where rank 0 runs; the port comes from the job id, below the ephemeral ports"
 
 
 def as_dict(plan: Plan) -> dict[str, object]:
@@ -292,7 +276,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "preflight": _joined(plan.preflight),
         "on_bad_node": (plan.request.on_bad_node or "stop") if plan.preflight else None,
         "requeue_signal": f"{plan.notice.by}@{plan.notice.lead}" if plan.notice else None,
-        "sweep": described(plan.sweep) if plan.sweep else None,
+        "sweep": _described(plan.sweep) if plan.sweep else None,
         "stage": [*(plan.request.stage or ()), *(plan.request.stage_archives or ())],
         "before_login": list(plan.request.before_login or ()),
         "before": list(plan.request.before or ()),

@@ -23,7 +23,7 @@ from slurmgen.plan import requeue
 from slurmgen.plan.model import Plan
 from slurmgen.plan.requeue import REASONS
 from slurmgen.request.model import Request
-from slurmgen.sites.model import CompleteList, Limits, Node, Partition, Qos, Site, When
+from slurmgen.sites.model import CompleteList, Limits, Node, Partition, Qos, Site
 from slurmgen.sites.nodes import (
     Place,
     Settings,
@@ -59,9 +59,9 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     _check_types(request, site, partitions)
     _check_qos(request, site, partitions)
     places = [*places_of(site, request.partition, request.gpu_type, request.qos, with_gpus=gpus > 0)]
-    large = [place for place in places if has_room(place, request, gpus)]
+    large = [place for place in places if _has_room(place, request, gpus)]
     fitting = (place for place in large if fits(place, request, gpus))
-    place = next(fitting, large[-1] if large else max(reversed(places), key=most_nodes))
+    place = next(fitting, large[-1] if large else max(reversed(places), key=_most_nodes))
     _check_accepted(request, site, place, gpus)
     return place
 
@@ -71,7 +71,7 @@ def _check_accepted(request: Request, site: Site, place: Place, gpus: int) -> No
     is_accepted = place.partitions and accepts(site, place.qos or "", place.partitions)
     if request.partition or not of_qos or is_accepted:
         return
-    useful = [name for name in of_qos if not site.partitions or name in partitions_for(site, gpus)]
+    useful = [name for name in of_qos if not site.partitions or name in _partitions_for(site, gpus)]
     suitable = "a GPU partition" if gpus else "a partition for jobs without GPUs"
     of_type = f" with {request.gpu_type}" if request.gpu_type and site.partitions else ""
     accepted = f"QoS {place.qos} is accepted by {', '.join(of_qos)} only"
@@ -205,7 +205,7 @@ def _check_listed(request: Request, site: Site, gpus: int) -> None:
     """Refuse a name that a complete list lacks."""
     for key, name in unlisted(request, site):
         if key in site.complete:
-            useful = partitions_for(site, gpus) if key == "partitions" else ()
+            useful = _partitions_for(site, gpus) if key == "partitions" else ()
             what, field = LISTS[key]
             hint = did_you_mean(name, useful or _listed(site, key), field)
             raise RequestError(f"{site.name} has no {what} {name!r}", hint)
@@ -223,31 +223,23 @@ def _unlisted_notes(request: Request, site: Site) -> dict[str, str]:
             site=site.name,
             what=LISTS[key][0],
             name=name,
-            guess=_guess(name, _listed(site, key)),
+            guess=f" Did you mean {close}?" if (close := closest(name, _listed(site, key))) else "",
             table=f"{key}.{toml_key(name)}",
         )
         for key, name in unlisted(request, site)
     }
 
 
-def _guess(name: str, known: Iterable[str]) -> str:
-    close = closest(name, known)
-    return f" Did you mean {close}?" if close else ""
-
-
-def partitions_for(site: Site, gpus: int) -> tuple[str, ...]:
-    """The partitions that suit a job with or without GPUs."""
+def _partitions_for(site: Site, gpus: int) -> tuple[str, ...]:
     return gpu_partitions(site) if gpus else cpu_partitions(site)
 
 
-def has_room(place: Place, request: Request, gpus: int) -> bool:
-    """Whether a place allows so many nodes and GPUs."""
+def _has_room(place: Place, request: Request, gpus: int) -> bool:
     nodes = _nodes(place, request, gpus)
     return not any(one for limits in place.limits.values() for one in _excess(limits, gpus, nodes))
 
 
-def most_nodes(place: Place) -> float:
-    """The nodes that a job of a place may have."""
+def _most_nodes(place: Place) -> float:
     return min((limits.max_nodes or inf for limits in place.limits.values()), default=inf)
 
 
@@ -333,7 +325,7 @@ def _within(field: str, value: int, bound: str, partitions: Sequence[str]) -> Hi
 
 def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[str]:
     """The partitions that accept the GPU type and QoS of the request, and whose limits allow that much."""
-    for name in partitions_for(site, gpus):
+    for name in _partitions_for(site, gpus):
         partition = site.partitions[name]
         has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
         has_qos = not request.qos or accepts(site, request.qos, [name])
@@ -365,7 +357,7 @@ def check_one_node(request: Request, site: Site, place: Place, launcher: Launche
         return
     larger = offered("gpu_type", *(name for name, kind in site.gpu.types.items() if (kind.gpus or 0) >= gpus))
     larger = larger or offered(
-        "partition", *(name for name in gpu_partitions(site) if _holds_gpus(site, name, gpus))
+        "partition", *(name for name in gpu_partitions(site) if (place_of(site, name).node.gpus or 0) >= gpus)
     )
     others = (*larger[:3], *offered("framework", "ddp"))
     raise RequestError(
@@ -376,10 +368,6 @@ def check_one_node(request: Request, site: Site, place: Place, launcher: Launche
             (*offered("gpus", most), *others),
         ),
     )
-
-
-def _holds_gpus(site: Site, partition: str, gpus: int) -> bool:
-    return (place_of(site, partition).node.gpus or 0) >= gpus
 
 
 def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
@@ -410,7 +398,9 @@ def check_refusals(site: Site, settings: Settings) -> None:
     """Refuse a combination of nodes, partition and the like."""
     for name, reason in settings.refusals.items():
         advice = settings.notes.get(name) or "Change the GPUs, nodes or partition of the job."
-        raise RequestError(f"{site.name} refuses such a job: {reason}", advice, _field(site.when[name]))
+        table = site.when[name]
+        field = next((field for key, field in _FIELDS.items() if getattr(table, key) is not None), "")
+        raise RequestError(f"{site.name} refuses such a job: {reason}", advice, field)
 
 
 _FIELDS = {
@@ -427,10 +417,6 @@ _FIELDS = {
 "The field of the request that decides a condition of a profile."
 
 
-def _field(table: When) -> str:
-    return next((field for name, field in _FIELDS.items() if getattr(table, name) is not None), "")
-
-
 _INTERNET = {
     "no": "Compute nodes do not reach the internet: download on a login node, such as with before_login.",
     "proxy": "Compute nodes reach the internet over HTTP only, by the proxy in http_proxy and https_proxy.",
@@ -445,7 +431,8 @@ def notes(plan: Plan) -> dict[str, str]:
     text = f"Slurm may stop jobs of {', '.join(preemptible)} for other jobs; --requeue starts them again."
     preemption = {"preemption": text} if preemptible and not plan.request.may_stop_early else {}
     threads = {"threads": why} if why else {}
-    return threads | preemption | _internet(site) | warnings(plan)
+    internet = {"internet": _INTERNET[site.internet]} if site.internet in _INTERNET else {}
+    return threads | preemption | internet | warnings(plan)
 
 
 def warnings(plan: Plan) -> dict[str, str]:
@@ -459,7 +446,3 @@ def warnings(plan: Plan) -> dict[str, str]:
 
 def _preempts(limits: Partition | Qos | None) -> bool:
     return limits is not None and limits.preemptible
-
-
-def _internet(site: Site) -> dict[str, str]:
-    return {"internet": _INTERNET[site.internet]} if site.internet in _INTERNET else {}

@@ -45,7 +45,8 @@ def find_notice(request: Request, launcher: Launcher, time_limit: str | None) ->
             f"{option('requeue_signal', by)}@{seconds} is not within the {limit} seconds of the time limit",
             f"Name fewer seconds, or ask for more with {option('time')}.",
         )
-    return Notice(by, int(seconds) if seconds else _lead(limit))
+    # At most a quarter of a short job.
+    return Notice(by, int(seconds) if seconds else min(LEAD, max(limit // 4, 1)))
 
 
 def further_options(
@@ -55,7 +56,8 @@ def further_options(
     options = sbatch_options.given({**of_site, **request.sbatch, **_constraint(request, of_site, constraint)})
     if not notice:
         return options
-    options = _own(request) | _signal(notice) | options
+    signal = {"signal": f"USR2@{notice.lead}"} if notice.by == "USR2" else {}
+    options = _own(request) | signal | options
     for log in ("error", "output"):
         if not options.get(log, ".out").endswith((".err", ".out")):
             raise RequestError(
@@ -75,14 +77,10 @@ def further_options(
 
 def _own(request: Request) -> dict[str, str]:
     if request.in_segments:
-        return segment_options(request)
+        return _segment_options(request)
     if "no-requeue" in sbatch_options.given(request.sbatch):
         raise contradiction(option("requeue"), option("sbatch", "no-requeue"))
     return {"requeue": "", "open-mode": "append"}
-
-
-def _signal(notice: Notice) -> dict[str, str]:
-    return {"signal": f"USR2@{notice.lead}"} if notice.by == "USR2" else {}
 
 
 def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -> SbatchOptions:
@@ -91,11 +89,6 @@ def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -
         return {}
     parts = [f"({text})" if "|" in text else text for text in (of_type, other) if text]
     return {"constraint": "&".join(parts) if len(parts) > 1 else of_type}
-
-
-def _lead(limit: int) -> int:
-    """Seconds between the notice and the time limit: at most a quarter of a short job."""
-    return min(LEAD, max(limit // 4, 1))
 
 
 TRIES = 3
@@ -207,19 +200,17 @@ def with_mail(request: Request, options: dict[str, str]) -> dict[str, str]:
         )
     if request.mail in (None, NONE):
         return options
-    types = ",".join(_event(text.strip()) for text in (request.mail or "").split(","))
-    own = {"mail-type": types} | ({"mail-user": request.mail_user} if request.mail_user else {})
+    events = [text.strip() for text in (request.mail or "").split(",")]
+    for name in events:
+        if name.lower() not in EVENTS:
+            hint = did_you_mean(name.lower(), EVENTS, "mail")
+            raise RequestError(f"{option('mail')}: {name!r} is not an event", hint)
+    own = {"mail-type": ",".join(events).upper()} | (
+        {"mail-user": request.mail_user} if request.mail_user else {}
+    )
     if twice := own.keys() & request.sbatch.keys():
         raise contradiction(option("mail"), option("sbatch", min(twice)))
     return options | own
-
-
-def _event(name: str) -> str:
-    if name.lower() not in EVENTS:
-        raise RequestError(
-            f"{option('mail')}: {name!r} is not an event", did_you_mean(name.lower(), EVENTS, "mail")
-        )
-    return name.upper()
 
 
 SEGMENT_REASONS = {
@@ -229,8 +220,7 @@ SEGMENT_REASONS = {
 "The reason for each sbatch option of such a job."
 
 
-def segment_options(request: Request) -> dict[str, str]:
-    """The sbatch options of the array."""
+def _segment_options(request: Request) -> dict[str, str]:
     contradictions = {
         option("requeue"): request.requeue,
         option("on_bad_node", "retry"): request.on_bad_node == "retry",

@@ -78,7 +78,7 @@ def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cp
 
 def _check_total(place: Place, total: int, field: str, parts: int) -> None:
     """Refuse more CPUs of all nodes than a job may have; the field sets those of each of its parts."""
-    limit = _most_cpus(place)
+    limit = _most(place, "max_cpus")
     if limit and total > limit[0]:
         most, name = limit
         raise LimitExceeded(
@@ -90,16 +90,11 @@ def _check_total(place: Place, total: int, field: str, parts: int) -> None:
         )
 
 
-def _most_cpus(place: Place) -> tuple[int, str] | None:
-    """The CPUs that a job may have, and what limits them."""
-    limits = [(limit.max_cpus, name) for name, limit in place.limits.items() if limit.max_cpus]
-    return min(limits, default=None)
-
-
-def _most_memory(place: Place) -> tuple[int, str] | None:
-    """The memory in MiB that a job may have, and what limits it."""
-    limits = [(units.megabytes(one.max_memory), name) for name, one in place.limits.items() if one.max_memory]
-    return min(limits, default=None)
+def _most(place: Place, field: str) -> tuple[int, str] | None:
+    """The CPUs, or the memory in MiB, that a job may have, and what limits it."""
+    stated = {name: getattr(limits, field) for name, limits in place.limits.items()}
+    read = units.megabytes if field == "max_memory" else int
+    return min(((read(value), name) for name, value in stated.items() if value), default=None)
 
 
 def _cpus_of_gpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cpus:
@@ -117,7 +112,7 @@ def _cpus_of_gpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Pla
 
 def _per_gpu(inputs: Inputs, place: Place, layout: Layout) -> tuple[int, Reason]:
     request, site, origin = inputs
-    node, limit = place.node, _most_cpus(place)
+    node, limit = place.node, _most(place, "max_cpus")
     if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
         raise RequestError(
             f"{option('cpus_per_gpu', request.cpus_per_gpu)}, "
@@ -213,7 +208,7 @@ def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
 def _cpus_without_gpus(inputs: Inputs, layout: Layout, place: Place) -> Cpus:
     """CPUs of the only task of each node: all of them where a job gets whole nodes."""
     request, site, origin = inputs
-    multiple, node, limit = site.cpu.multiple_of, place.node, _most_cpus(place)
+    multiple, node, limit = site.cpu.multiple_of, place.node, _most(place, "max_cpus")
     of_node = node.cpus if gives_whole_nodes(site, place) else None
     usual = -(-DEFAULT_CPUS // multiple) * multiple
     count, source = first(
@@ -451,7 +446,7 @@ def _within_limit(
     request: Request, layout: Layout, place: Place, total: int, why: Reason
 ) -> tuple[int, Reason]:
     """The memory of each node, lowered to the limit of a job unless the request names it."""
-    limit = _most_memory(place)
+    limit = _most(place, "max_memory")
     if not limit or total * layout.nodes <= limit[0]:
         return total, why
     most, name = limit

@@ -14,8 +14,6 @@ from slurmgen.containers.base import (
     fetch_command,
     fetch_lines,
     fetched,
-    file_name,
-    is_remote,
     lookup_command,
 )
 from slurmgen.errors import Hint, Offer, RequestError, cleared, did_you_mean, fields_in, leave_it_out, option
@@ -83,17 +81,17 @@ def _call_of(
                 (*cleared(*fields_in(stops)), *WITHOUT_CONTAINER),
             ),
         )
-    remote = is_remote(engine, image)
+    fetch = engine.fetch if engine.fetch and engine.fetch.is_remote(image) else None
     environment = _environment_binds(request, container)
     return Call(
-        image=fetched(engine, image) if remote else word(image),
+        image=fetched(fetch, image) if fetch else word(image),
         binds=(
             *map(word, (*of_site, *environment, *(request.binds or ()))),
             *data_binds(request, container.engine),
         ),
         vendor=vendor,
         options=tuple(map(word, (*container.options, *(container.gpu_options if vendor else ())))),
-        fetched=remote,
+        fetched=fetch is not None,
     )
 
 
@@ -124,21 +122,22 @@ def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> Non
 
 def _fetch_lines(site: Site, container: Container, image: str, nodes: int) -> tuple[str, ...]:
     engine = ENGINES[container.engine]
-    if not (engine.fetch and is_remote(engine, image)):
+    fetch = engine.fetch
+    if not (fetch and fetch.is_remote(image)):
         return ()
-    if engine.fetch.suffix and variables_in(image):
+    if fetch.suffix and variables_in(image):
         raise RequestError(
             f"{option('container', image)} has a variable in an address of a registry",
             "Write the whole address.",
         )
-    if site.internet != "no" or not engine.fetch.needs_internet:
-        return fetch_lines(engine, image, container.image_dir, nodes)
-    if not engine.fetch.suffix:
+    if site.internet != "no" or not fetch.needs_internet:
+        return fetch_lines(engine, fetch, image, container.image_dir, nodes)
+    if not fetch.suffix:
         return ()  # the user has put it into the engine's store
-    file = file_name(engine, image)
+    file = fetch.file_name(image)
     raise RequestError(
         f"{image} comes from a registry, which the compute nodes of {site.name} do not reach",
-        f"Fetch it on a login node (`{fetch_command(engine, image, file)}`), "
+        f"Fetch it on a login node (`{fetch_command(engine, fetch, image, file)}`), "
         f"and name the file: {option('container', 'FOLDER')}/{file}.",
         "container",
     )

@@ -46,7 +46,9 @@ def find_step(
     launcher, setup, variables = ranks.launcher, job.setup, ranks.variables
     _check_engine(launcher, setup)
     command = _started(ranks, _options(request, ranks))
-    head, in_task = _head(command, _library_path(ranks, setup))
+    several = ranks.layout.nodes > 1 and ranks.layout.gpus
+    of_host = setup.container.multi_node_library_path if setup.container and several else ()
+    head, in_task = _head(command, of_host)
     in_srun, in_task_words = container_words(setup, (*job.exported, *(one.name for one in variables)))
     labels = srun_labels(request, launcher)
     own = _in_each_task(variables, _ignored_signal(job.further))
@@ -74,11 +76,6 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
                 offered("container", NONE),
             ),
         )
-
-
-def _library_path(ranks: Ranks, setup: Setup) -> tuple[str, ...]:
-    several = ranks.layout.nodes > 1 and ranks.layout.gpus
-    return setup.container.multi_node_library_path if setup.container and several else ()
 
 
 def srun_words(of_site: tuple[str, ...], of_launcher: tuple[str, ...] = ()) -> tuple[str, ...]:

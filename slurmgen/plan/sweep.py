@@ -1,19 +1,15 @@
 """The arrays of a sweep: which task runs which parameters, and what that means for the script."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from slurmgen.errors import Hint, RequestError, contradiction, offered, option
 from slurmgen.launchers import Layout
-from slurmgen.plan.model import Array, Row, Sweeping
+from slurmgen.plan.model import Array, Plan, Row, Sweeping
 from slurmgen.request.model import MOST_PER_GPU, TASK_FOLDER, Request, Sweep, arguments, runs_of
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import Variable, literal
-
-if TYPE_CHECKING:
-    from slurmgen.plan.model import Plan
 
 SLURMS_ARRAY_SIZE = 1001
 "Slurm's default of MaxArraySize."
@@ -55,17 +51,16 @@ def with_array(sweep: Sweeping | None, further: dict[str, str]) -> dict[str, str
     return further | {"array": sweep.array.directive} if sweep else further
 
 
-def array_plans(plan: "Plan") -> list["Plan"]:
+def array_plans(plan: Plan) -> list[Plan]:
     """The plan of each array of a sweep; the plan alone without one."""
     if plan.sweep is None:
         return [plan]
-    return [_of_array(plan, plan.sweep, index) for index in range(len(plan.sweep.arrays))]
-
-
-def _of_array(plan: "Plan", sweep: Sweeping, index: int) -> "Plan":
-    own = structs.replace(sweep, current=index)
-    options = tuple(with_array(own, dict(plan.extra_directives)).items())
-    return structs.replace(plan, sweep=own, extra_directives=options)
+    own = [structs.replace(plan.sweep, current=index) for index in range(len(plan.sweep.arrays))]
+    options = dict(plan.extra_directives)
+    return [
+        structs.replace(plan, sweep=one, extra_directives=tuple(with_array(one, options).items()))
+        for one in own
+    ]
 
 
 def sweep_variables(request: Request) -> dict[str, Variable]:

@@ -42,14 +42,6 @@ def launcher_labels(request: Request, launcher: Launcher) -> tuple[str, ...]:
     return ("--tee=3",) if request.label_ranks and launcher.labels == "torchrun" else ()
 
 
-def label_variables(request: Request, launcher: Launcher, prefix: str) -> dict[str, Variable]:
-    """The variable that gives torchrun the form of the label; `prefix` is what a container engine needs."""
-    if not launcher_labels(request, launcher):
-        return {}
-    why = "torchrun labels each line with its rank."
-    return {NAME: Variable(NAME, _TEMPLATE, literal(_TEMPLATE), why, prefix)}
-
-
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
 
@@ -59,20 +51,7 @@ OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, NAME)
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
 _TEMPORARY = ("nodes", "addresses")
 _RETRY = ("preflight", "report", "nodes", "bad", "known", "job")
-_REQUEUE = (
-    "REQUEUE_FILE",
-    "STOP_FILE",
-    "now",
-    "status",
-    "progress",
-    "last",
-    "idle",
-    "made",
-    "job",
-    "step",
-    "at",
-    "run",
-)
+_REQUEUE = tuple("REQUEUE_FILE STOP_FILE now status progress last idle made job step at run".split())
 
 _READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 _SEGMENTS = (
@@ -94,7 +73,9 @@ def variables(request: Request, site: Site, ranks: Ranks, setup: Setup, threads:
         found |= {
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
         }
-    found |= label_variables(request, launcher, engine.env_prefix)
+    if launcher_labels(request, launcher):
+        why = "torchrun labels each line with its rank."
+        found[NAME] = Variable(NAME, _TEMPLATE, literal(_TEMPLATE), why, engine.env_prefix)
     for name, value in ranks.settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
     if setup.container:

@@ -83,17 +83,16 @@ def _defaults(site: Site) -> Iterator[Fault]:
     tables: dict[str, Mapping[str, Partition | Qos]] = {"partitions": site.partitions, "qos": site.qos}
     for table, entries in tables.items():
         defaults = [name for name, entry in entries.items() if entry.default]
-        unlimited = next((name for name in defaults[:-1] if not _is_limited(entries[name])), None)
+        limits = Limits.__struct_fields__
+        unlimited = next(
+            (name for name in defaults[:-1] if not any(getattr(entries[name], key) for key in limits)), None
+        )
         if unlimited:
             yield Fault(
                 (table, defaults[-1], "default"),
                 f"several defaults, {', '.join(defaults)}, and {unlimited} has no limit",
                 f"Set a limit of {unlimited}, such as max_gpus, or keep one default.",
             )
-
-
-def _is_limited(limits: Limits) -> bool:
-    return any(getattr(limits, field) for field in Limits.__struct_fields__)
 
 
 def _names(site: Site) -> Iterator[Fault]:

@@ -14,58 +14,32 @@ MOST = 1_000_000
 
 Count = Annotated[int, Meta(ge=1, le=MOST)]
 Limit = Annotated[int, Meta(ge=0, le=MOST)]
+
+
+def _like(pattern: str, description: str) -> Meta:
+    return Meta(pattern=rf"^{pattern}\Z", description=description)
+
+
 Name = Annotated[
     str,
-    Meta(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z",
-        description="letters, digits and _ . + -, beginning with none of . + -",
-    ),
+    _like(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", "letters, digits and _ . + -, beginning with none of . + -"),
 ]
 PartitionName = Annotated[
     str,
-    Meta(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+:-]*\Z",
-        description="letters, digits and _ . + : -, beginning with none of . + : -",
-    ),
+    _like(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*", "letters, digits and _ . + : -, beginning with none of . + : -"),
 ]
-Folder = Annotated[
-    str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
-]
-JobFolder = Annotated[
-    str,
-    Meta(
-        pattern=r"^(/|\$[A-Za-z_])[A-Za-z0-9_./+$-]*\Z",
-        description="a full path of letters, digits and _ . / + -, in which a $NAME expands in the job",
-    ),
-]
-Host = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z",
-        description="the name of a host, without user and port",
-    ),
-]
+Folder = Annotated[str, _like(r"/[A-Za-z0-9_./+-]*", "a full path of letters, digits and _ . / + -")]
+_IN_JOB = "a full path of letters, digits and _ . / + -, in which a $NAME expands in the job"
+JobFolder = Annotated[str, _like(r"(/|\$[A-Za-z_])[A-Za-z0-9_./+$-]*", _IN_JOB)]
+Host = Annotated[str, _like(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "the name of a host, without user and port")]
 JumpHost = Annotated[
     str,
-    Meta(
-        pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.+-]*@)?[A-Za-z0-9_][A-Za-z0-9_.-]*(:[0-9]{1,5})?\Z",
-        description="[USER@]HOST[:PORT]",
-    ),
+    _like(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*@)?[A-Za-z0-9_][A-Za-z0-9_.-]*(:[0-9]{1,5})?", "[USER@]HOST[:PORT]"),
 ]
-Address = Annotated[
-    str,
-    Meta(
-        pattern=r"^https?://[^\s/]+(/\S*)?\Z",
-        description="an address that begins with https:// or http://",
-    ),
-]
-Date = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?\Z",
-        description="a date as YYYY-MM-DD, YYYY-MM or YYYY",
-    ),
-]
+Address = Annotated[str, _like(r"https?://[^\s/]+(/\S*)?", "an address that begins with https:// or http://")]
+_DATE = r"[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?"
+Date = Annotated[str, _like(_DATE, "a date as YYYY-MM-DD, YYYY-MM or YYYY")]
+Suffix = Annotated[str, _like(r"[A-Za-z0-9_.@+-]*", "letters, digits and _ . @ + -")]
 Environment = dict[VariableName, str]
 
 
@@ -312,11 +286,6 @@ class Qos(Limits, frozen=True):
 HostRule = Literal["hostname", "ip"]
 EngineName = Literal[
     "apptainer", "singularity", "pyxis", "edf", "podman", "podman-hpc", "shifter", "charliecloud"
-]
-
-Suffix = Annotated[
-    str,
-    Meta(pattern=r"^[A-Za-z0-9_.@+-]*\Z", description="letters, digits and _ . @ + -"),
 ]
 
 

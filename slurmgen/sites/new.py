@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -20,7 +21,7 @@ _LONGEST = 1000
 
 def new_faults(name: str, known: Facts, answer: Facts) -> list[str]:
     """What is wrong with the facts of an answer, or contradicts the facts that are known."""
-    texts = [text for value in answer.values() for text in (*answer_keys(answer), value)]
+    texts = [*answer.values(), *(key for keys in answer for key in keys)]
     if (text := unprintable(texts)) is not None:
         return [f"{shortened(repr(text))} has a control character"]
     if any(isinstance(text, str) and len(text) > _LONGEST for text in texts):
@@ -29,27 +30,11 @@ def new_faults(name: str, known: Facts, answer: Facts) -> list[str]:
     return [fault for fault in _faults(name, {**known, **answer}) if fault not in old]
 
 
-def answer_keys(facts: Facts) -> list[str]:
-    """All keys of some facts."""
-    return [key for keys in facts for key in keys]
-
-
-def nested(facts: Facts) -> dict[str, Any]:
-    """The tables of a profile with these facts."""
-    data: dict[str, Any] = {}
-    for keys, value in facts.items():
-        table = data
-        for key in keys[:-1]:
-            table = table.setdefault(key, {})
-        if value == {}:
-            table.setdefault(keys[-1], {})
-        else:
-            table[keys[-1]] = value
-    return data
-
-
 def _faults(name: str, facts: Facts) -> list[str]:
-    data = {**nested(facts), "name": name}
+    data: dict[str, Any] = {"name": name}
+    for keys, value in facts.items():
+        table = reduce(lambda inner, key: inner.setdefault(key, {}), keys[:-1], data)
+        table[keys[-1]] = {**table.get(keys[-1], {}), **value} if isinstance(value, dict) else value
     try:
         site = msgspec.convert(data, Site)
     except msgspec.ValidationError as error:
@@ -176,7 +161,7 @@ QUESTIONS = (
 "In the order in which they are asked."
 
 
-def open_in_partitions(known: Facts) -> list[Open]:
+def _open_in_partitions(known: Facts) -> list[Open]:
     """What may differ in each partition but the usual one: its time limit and its nodes."""
     usual = _time_key(known)[1]
     others = dict.fromkeys(keys[1] for keys in known if keys[0] == "partitions" and keys[1] != usual)
@@ -315,53 +300,46 @@ def meaning(keys: Keys) -> str:
     return note
 
 
-class Author(NamedTuple):
-    """Who answers the questions."""
-
-    user: str
-    date: str
-    "The day, as YYYY-MM-DD."
-    page: str | None = None
-    "The address of the documentation that has the answers."
-
-
 def new_profile(
-    name: str, facts: Facts, found: Mapping[Keys, Stated], remarks: Sequence[str], by: Author
+    name: str,
+    facts: Facts,
+    found: Mapping[Keys, Stated],
+    remarks: Sequence[str],
+    user: str,
+    date: str,
+    page: str | None = None,
 ) -> str:
     """The text of a new profile.
 
     Args:
         found: the part of it that a cluster reported.
         remarks: what readers must know besides.
-        by: who states the other facts.
+        user: who states the other facts.
+        date: the day, as YYYY-MM-DD.
+        page: the address of the documentation that has the answers.
     """
     stated = [
         found[keys] if keys in found and found[keys].value == value else Stated(keys, value, ANSWERS)
         for keys, value in facts.items()
     ]
     reported = dict.fromkeys(".".join(_without_dots(one.keys)) for one in stated if one.source == DISCOVERED)
-    discovered = Source(
-        mark="discovered", title="slurmgen sites discover", date=by.date, facts=tuple(reported)
-    )
-    sources = ({DISCOVERED: discovered} if found else {}) | {ANSWERS: _source_of_answers(by)}
+    discovered = Source(mark="discovered", title="slurmgen sites discover", date=date, facts=tuple(reported))
+    sources = ({DISCOVERED: discovered} if found else {}) | {ANSWERS: _source_of_answers(user, date, page)}
     comments: dict[Keys, list[str]] = {}
     for gap in _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found)):
         lines = (f"{MARK} {gap.text}?", f"# {_line(gap.keys, gap.example)}")
         comments.setdefault(gap.keys[:-1], []).extend(lines)
-    head = [line.format(name=name, date=by.date) for line in _HEAD] + [
-        f"# {visible(text)}" for text in remarks
-    ]
+    head = [line.format(name=name, date=date) for line in _HEAD] + [f"# {visible(text)}" for text in remarks]
     return profile_text([*head, f"name = {toml_value(name)}"], stated, comments, sources, explained=True)
 
 
-def _source_of_answers(by: Author) -> Source:
-    if by.page:
-        title = f"documentation, read by {by.user}"
-        return Source(mark="documentation", title=title, url=by.page, date=by.date)
-    return Source(mark="users", title=f"answers of {by.user} to `slurmgen sites new`", date=by.date)
+def _source_of_answers(user: str, date: str, page: str | None) -> Source:
+    if page:
+        return Source(mark="documentation", title=f"documentation, read by {user}", url=page, date=date)
+    return Source(mark="users", title=f"answers of {user} to `slurmgen sites new`", date=date)
 
 
 def _unknown(facts: Facts, *, has_partitions: bool) -> list[Open]:
     gaps = [question.unanswered(facts) for question in QUESTIONS if not question.is_answered(facts)]
-    partitions = [] if has_partitions else open_in_partitions(facts)
+    partitions = [] if has_partitions else _open_in_partitions(facts)
     return [gap for gap in (*gaps, *partitions, *LATER) if gap.keys not in facts]

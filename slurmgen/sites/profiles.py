@@ -3,6 +3,9 @@
 A profile NAME.toml is looked for in the project's `site_profiles/`, then in
 `site_profiles/` of your config folder, then among the bundled ones. A profile may
 extend the one of its own name from further down that list.
+
+Any function here that reads a profile raises ConfigError if there is none of that name, a file cannot be
+read, or a fact is wrong; the error names file and line.
 """
 
 import re
@@ -47,11 +50,7 @@ def _profiles_in(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def load_site(name: str, project_dir: Path | None = None, *, personal: bool = True) -> Site:
-    """The site of that name, with everything it inherits; also from the user's own profiles if `personal`.
-
-    Raises:
-        ConfigError: there is no such profile, or it is wrong.
-    """
+    """The site of that name, with everything it inherits; also from the user's own profiles if `personal`."""
     folders = search_path(project_dir, personal=personal)
     known = _profiles_in(folders)
     if name in known:
@@ -65,50 +64,30 @@ def load_site(name: str, project_dir: Path | None = None, *, personal: bool = Tr
 
 
 def stated_facts(name: str, project_dir: Path | None = None) -> dict[str, Any]:
-    """What the profile of that name states, with everything it inherits, but without defaults.
-
-    Raises:
-        ConfigError: there is no such profile, or it is wrong.
-    """
+    """What the profile of that name states, with everything it inherits, but without defaults."""
     load_site(name, project_dir)
     folders = search_path(project_dir)
     return _merged_layers(_layers(_profiles_in(folders)[name], folders)[0])
 
 
 def lineage(name: str, project_dir: Path | None = None, *, personal: bool = True) -> tuple[Path, ...]:
-    """The file of a known profile, then the one that it extends, and so on.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
+    """The file of a known profile, then the one that it extends, and so on."""
     folders = search_path(project_dir, personal=personal)
     return tuple(path for path, _ in _lineage(_profiles_in(folders)[name], folders))
 
 
 def load_profile(path: Path, project_dir: Path | None = None) -> Site:
-    """The site that one profile file describes, with everything it inherits.
-
-    Raises:
-        ConfigError: the file or one that it extends is wrong.
-    """
+    """The site that one profile file describes, with everything it inherits."""
     return _loaded(path, search_path(project_dir))
 
 
 def comes_from_project(name: str, project_dir: Path | None) -> bool:
-    """Whether a profile, or one that it extends, is a file of the project, which may be untrusted.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
+    """Whether a profile, or one that it extends, is a file of the project, which may be untrusted."""
     return bool(_of_project(name, project_dir))
 
 
 def states_login(name: str, project_dir: Path) -> bool:
-    """Whether the login host of a site is stated by a file of the project.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
+    """Whether the login host of a site is stated by a file of the project."""
     return any(has(data, ["login", "host"]) for data in _of_project(name, project_dir))
 
 
@@ -131,11 +110,7 @@ def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigEr
 
 
 def profile_warnings(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
-    """What the strict checks find in a valid profile: contradictions, and facts without a source.
-
-    Raises:
-        ConfigError: the profile is not valid.
-    """
+    """What the strict checks find in a valid profile: contradictions, and facts without a source."""
     folders = search_path(project_dir)
     site = _loaded(path, folders)
     layers, _ = _layers(path, folders)

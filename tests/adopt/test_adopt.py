@@ -109,6 +109,7 @@ def test_header_software_program_and_lines_become_fields() -> None:
         (["--gres=gpu:4", "-N2", "-t 60"], ["--nodes=2", "--ntasks-per-node=1", "--gres=gpu:4"]),
         (["--gpus=a100:2", "-n1"], ["--nodes=1", "--ntasks-per-node=1", "--gres=gpu:a100:2"]),
         (["--gres=gpu:3090:2"], ["--gres=gpu:3090:2"]),
+        (["--gres=gpu:2,lscratch:10"], ["--gres=gpu:2,lscratch:10"]),
         (["-N 1 -n 8 --gpus-per-node=4 -c 2"], ["--ntasks-per-node=8", "--cpus-per-task=2"]),
         (["--gpus-per-task=2 -n 2 -N 1"], ["--ntasks-per-node=2", "--gres=gpu:4"]),
         (["-n 40 --gres=gpu:2"], ["--ntasks=40", "--gres=gpu:2"]),
@@ -134,7 +135,7 @@ def test_what_a_header_leaves_to_the_cluster_stays_open() -> None:
     [
         ("--chdir=/data", "a folder of its own"),
         ("--gpu-bind=closest", "hides a node's GPUs"),
-        ("--gres=gpu:2,lscratch:10", "no other resources than GPUs: lscratch:10"),
+        ("--gres=gpu:2,a:b:c:d", "slurmgen sets --gres itself"),
         ("--nodes=1-4 -n 4", "the number of nodes is not determined"),
         ("--time=INFINITE", "it is not a time limit"),
         ("--mem=1.5G", "it is not a whole number"),

@@ -12,6 +12,7 @@ from slurmgen import load_site
 from slurmgen.config.init_file import site_here, starter
 from slurmgen.launchers import LAUNCHERS
 from tests.conftest import REPOSITORY, Run
+from tests.support.programs import write_programs
 
 SITES = [load_site(name) for name in ("daic", "generic", "olivia")]
 
@@ -24,8 +25,7 @@ def no_slurm(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 
 def fake_scontrol(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (folder / "scontrol").write_text(f"#!/bin/sh\n{line}\n")
-    (folder / "scontrol").chmod(0o755)
+    write_programs(folder, {"scontrol": line})
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
 

@@ -13,6 +13,7 @@ from slurmgen import Request, Site, lint_script, load_job, render, resolve
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.sites.model import Container, EngineName, Env, Gpu, OtherEngine
+from tests.support.programs import write_programs
 
 IMAGES = {
     "edf": "pytorch",
@@ -64,15 +65,12 @@ def test_shellcheck_and_the_linter_pass_a_script_of_every_engine(
         ("podman-hpc", '--volume="$PWD:$PWD" --volume=/data:/data a/b:1'),
         ("shifter", "shifter --image=a/b:1 --volume=/data:/data"),
         ("charliecloud", 'ch-run --cd=/mnt/0 --bind="$PWD:/mnt/0" --bind=/data:/data /images/pytorch --'),
+        ("edf", '--environment=pytorch --container-workdir="$PWD" bash -c'),
     ],
 )
 def test_each_engine_is_called_by_its_own_interface(engine: EngineName, words: str) -> None:
-    assert words in joined(script(engine, binds=("/data:/data",), env={"A": "1"}))
-
-
-def test_an_environment_definition_file_is_an_option_of_srun() -> None:
-    text = joined(script("edf", framework="lightning"))
-    assert '--environment=pytorch --container-workdir="$PWD" python training/train_lightning.py' in text
+    binds = () if engine == "edf" else ("/data:/data",)
+    assert words in joined(script(engine, binds=binds, env={"A": "1"}))
 
 
 def test_binds_of_an_environment_definition_file_are_refused() -> None:
@@ -144,22 +142,12 @@ def test_variables_of_the_profile_inside_a_container_are_named_too() -> None:
     assert "PYTHONUNBUFFERED,FI_PROVIDER " in joined(script("pyxis", site=site))
 
 
-@pytest.mark.parametrize("engine", ["apptainer", "singularity"])
-def test_amd_gpus_have_an_option_of_their_own(engine: EngineName) -> None:
-    assert f"{engine} exec --rocm" in joined(script(engine, site=Site(name="x", gpu=Gpu(vendor="amd"))))
-
-
 def test_options_and_modules_of_the_profile_are_used() -> None:
     container = Container(engine="podman-hpc", options=("--nccl",), modules=("nccl-plugin",))
     site = Site(name="x", container=container)
     text = joined(render(resolve(Request(container="a", gpus=1), site)))
     assert "--nccl a torchrun" in text
     assert "module load nccl-plugin" in text
-
-
-@pytest.mark.parametrize("engine", ["podman-hpc", "shifter"])
-def test_a_bind_without_a_target_gets_the_same_path(engine: EngineName) -> None:
-    assert "--volume=/data:/data" in joined(script(engine, binds=("/data",)))
 
 
 def test_requeueing_is_refused_where_ranks_cannot_create_its_file() -> None:
@@ -200,6 +188,8 @@ def test_a_bind_that_the_engine_would_read_otherwise_is_refused(
         ("pyxis", "/a:/b:ro+rprivate", '"$PWD:$PWD,/a:/b:ro+rprivate"'),
         ("pyxis", "/a", '"$PWD:$PWD,/a:/a"'),
         ("podman", "/a, b", "--volume='/a, b':'/a, b'"),
+        ("podman-hpc", "/data", "--volume=/data:/data"),
+        ("shifter", "/data", "--volume=/data:/data"),
         ("podman", "~/a:/b:ro", '--volume="$HOME"/a:/b:ro'),
         ("charliecloud", "/a, b:/mnt/1", "--bind='/a, b:/mnt/1'"),
     ],
@@ -221,11 +211,19 @@ def test_podman_needs_no_search_list_for_a_docker_address(image: str, name: str)
     assert f"podman pull {name}" in script("podman", image)
 
 
-@pytest.mark.parametrize("engine", ["podman", "podman-hpc"])
-def test_podman_gets_the_device_files_of_amd_gpus(engine: EngineName) -> None:
-    text = joined(script(engine, site=Site(name="x", gpu=Gpu(vendor="amd"))))
-    assert f"{engine} run --rm --device=/dev/kfd --device=/dev/dri --group-add=keep-groups " in text
-    assert "--env=ROCR_VISIBLE_DEVICES --env=HIP_VISIBLE_DEVICES" in text
+_DEVICES = "--device=/dev/kfd --device=/dev/dri --group-add=keep-groups "
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        *((engine, f"{engine} exec --rocm") for engine in ("apptainer", "singularity")),
+        *((engine, f"{engine} run --rm {_DEVICES}") for engine in ("podman", "podman-hpc")),
+        *((engine, "--env=ROCR_VISIBLE_DEVICES --env=HIP_VISIBLE") for engine in ("podman", "podman-hpc")),
+    ],
+)
+def test_amd_gpus_have_options_of_their_own(engine: EngineName, words: str) -> None:
+    assert words in joined(script(engine, site=Site(name="x", gpu=Gpu(vendor="amd"))))
 
 
 REGISTRY = "docker://nvcr.io/nvidia/pytorch:25.01"
@@ -251,8 +249,7 @@ FETCHES = {
     ],
 }
 "The commands that fetch an image from a registry; {file} is the file that the ranks use."
-RECORD = """#!/bin/sh
-echo "${0##*/} $*" >> "$LOG"
+RECORD = """echo "${0##*/} $*" >> "$LOG"
 [ "$1" != image ] && [ "$1" != lookup ] || exit 1
 for word in "$@"; do case "$word" in *.7) [ "${0##*/}" = ch-image ] || echo image > "$word" ;; esac; done
 exit "${STATUS:-0}"
@@ -263,13 +260,9 @@ exit "${STATUS:-0}"
 @pytest.fixture
 def fetch(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
     """Runs the batch script of an image from a registry: its exit status, and the commands that ran."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for tool in {command.split()[0] for commands in FETCHES.values() for command in commands}:
-        (tools / tool).write_text(RECORD)
-    (tools / "srun").write_text('#!/bin/sh\necho step >> "$LOG"\n')
-    for tool in tools.iterdir():
-        tool.chmod(0o755)
+    names = {command.split()[0] for commands in FETCHES.values() for command in commands}
+    programs = dict.fromkeys(names, RECORD) | {"srun": 'echo step >> "$LOG"'}
+    tools = write_programs(tmp_path / "tools", programs)
 
     def run(engine: EngineName, status: int = 0, **request: object) -> tuple[int, list[str]]:
         asked = {"gpus": 2, "container": REGISTRY} | request

@@ -7,10 +7,10 @@ import pytest
 
 import slurmgen.twin
 from slurmgen.twin.configuration import STAND_INS
+from tests.support.programs import write_programs
 
 SOURCES = Path(slurmgen.twin.__file__).parent / "stand_ins"
-HELP = """#!/bin/sh
-[ "$1" != --help ] || { echo '  -N, --nodes=N   number'; echo '  -l, --label   prepend'; exit; }
+HELP = """[ "$1" != --help ] || { echo '  -N, --nodes=N   number'; echo '  -l, --label   prepend'; exit; }
 echo "srun $*"
 while [ "${1#-}" != "$1" ]; do [ "$1" != -N ] || shift; shift; done
 exec "$@"
@@ -22,13 +22,10 @@ exec "$@"
 def tools(tmp_path: Path) -> Path:
     """The folder of a twin with its stand-ins."""
     for folder, names in {"stand_ins": STAND_INS, "plugins": {"srun": "srun.py"}}.items():
-        (tmp_path / folder).mkdir()
         for name, source in names.items():
-            (tmp_path / folder / name).write_text((SOURCES / source).read_text())
-            (tmp_path / folder / name).chmod(0o755)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/srun").write_text(HELP)
-    (tmp_path / "bin/srun").chmod(0o755)
+            start, _, body = (SOURCES / source).read_text().partition("\n")
+            write_programs(tmp_path / folder, {name: body}, start)
+    write_programs(tmp_path / "bin", {"srun": HELP})
     return tmp_path
 
 

@@ -4,15 +4,11 @@ import re
 
 import pytest
 
-from slurmgen import Request, load_site, render, resolve
+from slurmgen import render
 from slurmgen.errors import RequestError
-from slurmgen.plan import Plan
 from slurmgen.plan.explain import explain
 from slurmgen.sites.model import Site
-
-
-def plan_of(site: Site | None = None, **asked: object) -> Plan:
-    return resolve(Request(**asked), site or load_site("generic"))  # type: ignore[arg-type]
+from tests.support.plans import plan_of
 
 
 def test_excluded_nodes_are_one_directive_without_duplicates() -> None:

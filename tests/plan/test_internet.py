@@ -1,16 +1,15 @@
 """What a plan says where compute nodes do not reach the internet."""
 
 import pytest
-from msgspec import structs
 
-from slurmgen import Request, load_site, resolve
 from slurmgen.plan import Plan
 from slurmgen.plan.explain import explain
 from slurmgen.plan.placement import notes
+from tests.support import plans
 
 
 def plan_of(internet: str | None) -> Plan:
-    return resolve(Request(), structs.replace(load_site("generic"), internet=internet))
+    return plans.plan_of(plans.site_with(internet=internet))
 
 
 @pytest.mark.parametrize(("internet", "text"), [("no", "login node"), ("proxy", "http_proxy")])

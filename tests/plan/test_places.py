@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from slurmgen import Plan, Request, Site, lint, render, resolve
+from slurmgen import Site, lint, render
 from slurmgen.errors import LimitExceeded, RequestError
 from slurmgen.plan import as_dict
 from slurmgen.plan.explain import explain
@@ -29,6 +29,8 @@ from slurmgen.sites.model import (
     TimeByNodes,
     When,
 )
+from tests.support.plans import directives, plan_of
+from tests.support.programs import write_programs
 
 SIZES = Site(
     name="x",
@@ -41,14 +43,6 @@ SIZES = Site(
         "test": Partition(max_gpus=4, max_time="00:15:00"),
     },
 )
-
-
-def plan(site: Site, **request: object) -> Plan:
-    return resolve(Request(**request), site)  # type: ignore[arg-type]
-
-
-def directives(site: Site, **request: object) -> dict[str, str]:
-    return dict(plan(site, **request).directives)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +66,14 @@ def test_the_first_default_partition_whose_limits_allow_the_job_is_used(
 
 def test_a_job_that_fits_no_default_partition_is_refused_with_the_limit_of_the_last() -> None:
     with pytest.raises(RequestError, match="101 nodes exceed the limit of partition large: 100"):
-        plan(SIZES, gpus=404)
+        plan_of(SIZES, gpus=404)
 
 
 def test_a_job_below_the_least_of_a_partition_is_refused() -> None:
     with pytest.raises(
         RequestError, match=r"1 node is below .* partition large: 4 per job\. Ask for at least"
     ):
-        plan(SIZES, gpus=4, partition="large")
+        plan_of(SIZES, gpus=4, partition="large")
 
 
 def test_a_partition_without_gpu_requests_gets_no_gpu_directive() -> None:
@@ -122,27 +116,27 @@ def test_a_type_that_the_named_partition_does_not_have_is_refused() -> None:
     with pytest.raises(
         RequestError, match=r"partition p6 has h100 GPUs, not a100\. Leave out --partition or"
     ):
-        plan(TYPES, partition="p6", gpu_type="a100")
+        plan_of(TYPES, partition="p6", gpu_type="a100")
 
 
 def test_partitions_of_several_types_are_refused() -> None:
     with pytest.raises(RequestError, match="has GPUs of several types: a100, h100"):
-        plan(TYPES, partition="p5,p6")
+        plan_of(TYPES, partition="p5,p6")
 
 
 def test_an_account_of_another_partition_is_refused() -> None:
     with pytest.raises(RequestError, match="the account abc@h100 ends with @h100, but this job needs @a100"):
-        plan(TYPES, account="abc@h100")
+        plan_of(TYPES, account="abc@h100")
 
 
 def test_a_site_without_gpu_requests_accepts_no_type() -> None:
     with pytest.raises(RequestError, match="x accepts no GPU type"):
-        plan(Site(name="x", gpu=Gpu(request="none")), gpu_type="a100")
+        plan_of(Site(name="x", gpu=Gpu(request="none")), gpu_type="a100")
 
 
 def test_account_and_modules_follow_the_partition_and_the_type() -> None:
     assert directives(TYPES, account="abc")["account"] == "abc@a100"
-    other = plan(TYPES, account="abc", gpu_type="h100")
+    other = plan_of(TYPES, account="abc", gpu_type="h100")
     assert dict(other.directives)["account"] == "abc@h100"
     assert "module load arch/h100" in other.setup.modules
 
@@ -175,13 +169,13 @@ def test_the_first_default_qos_whose_limits_allow_the_job_is_used() -> None:
 def test_limits_of_a_qos_replace_those_of_the_partition_one_by_one() -> None:
     assert directives(QUALITIES, qos="long", time="3-00:00:00", nodes=8, gpus=8)["time"] == "3-00:00:00"
     with pytest.raises(RequestError, match="9 nodes exceed the limit of qos long: 8"):
-        plan(QUALITIES, qos="long", nodes=9, gpus=9)
+        plan_of(QUALITIES, qos="long", nodes=9, gpus=9)
 
 
 def test_a_required_qos_is_asked_for() -> None:
     site = Site(name="x", qos_required=True, qos={"a": Qos(), "b": Qos()})
     with pytest.raises(RequestError, match=r"x needs a QoS\. Add --qos, one of a, b\."):
-        plan(site)
+        plan_of(site)
 
 
 def test_the_time_limit_may_depend_on_the_number_of_nodes() -> None:
@@ -189,7 +183,7 @@ def test_the_time_limit_may_depend_on_the_number_of_nodes() -> None:
     part = Partition(default=True, max_time="12:00:00", max_time_by_nodes=by_nodes)
     site = Site(name="x", partitions={"p": part})
     with pytest.raises(RequestError, match="partition p allows 02:00:00"):
-        plan(site, gpus=2, nodes=2, time="03:00:00")
+        plan_of(site, gpus=2, nodes=2, time="03:00:00")
     assert directives(site, gpus=3, nodes=3, time="06:00:00")["time"] == "06:00:00"
     assert directives(site, gpus=5, nodes=5, time="12:00:00")["time"] == "12:00:00"
 
@@ -198,14 +192,14 @@ def test_a_short_job_gets_the_shortest_time_of_the_site() -> None:
     site = Site(name="x", limits=Limits(min_time="02:00:00"))
     assert directives(site)["time"] == "02:00:00"
     with pytest.raises(RequestError, match="--time 00:30:00 is shorter than x allows: 02:00:00"):
-        plan(site, time="00:30:00")
+        plan_of(site, time="00:30:00")
 
 
 def test_other_than_the_exact_cpus_are_refused() -> None:
     site = Site(name="x", cpu=Cpu(per_gpu=20, exact=True))
     assert directives(site, gpus=4)["cpus-per-task"] == "80"
     with pytest.raises(RequestError, match="--cpus-per-gpu 16, but x allows exactly 20"):
-        plan(site, cpus_per_gpu=16)
+        plan_of(site, cpus_per_gpu=16)
 
 
 def test_shares_of_a_partitions_node_replace_those_of_the_site() -> None:
@@ -262,7 +256,7 @@ CONDITIONS = Site(
 def test_conditions_select_what_a_script_contains(
     framework: str, gpus: int, present: list[str], absent: list[str]
 ) -> None:
-    text = render(plan(CONDITIONS, framework=framework, gpus=gpus))
+    text = render(plan_of(CONDITIONS, framework=framework, gpus=gpus))
     assert [words for words in present if words not in text] == []
     assert [words for words in absent if words in text] == []
 
@@ -271,21 +265,21 @@ def test_the_command_of_torchrun_may_be_another() -> None:
     launch = Launch(
         torchrun=("python", "-m", "torch.distributed.run"), torchrun_options=("--numa-binding=exclusive",)
     )
-    text = render(plan(Site(name="x", launch=launch), gpus=4))
+    text = render(plan_of(Site(name="x", launch=launch), gpus=4))
     assert "python -m torch.distributed.run --standalone" in " ".join(text.split())
     assert "--numa-binding=exclusive" in text
 
 
 def test_uv_is_refused_where_compute_nodes_do_not_reach_the_internet() -> None:
     with pytest.raises(RequestError, match="needs the internet, which the compute nodes of x do not reach"):
-        plan(Site(name="x", internet="no"), python_env="uv", script="train.py")
+        plan_of(Site(name="x", internet="no"), python_env="uv", script="train.py")
 
 
 def test_a_reason_cites_the_source_of_the_fact() -> None:
     source = Source(mark="users", title="notes", date="2026-07-27", facts=("cpu",))
     site = Site(name="x", cpu=Cpu(per_gpu=8), sources={"notes": source})
-    assert "from the profile of x [notes]" in explain(plan(site))["cpus_per_task"].text
-    assert as_dict(plan(site))["cited"] == {"notes": "users: notes, 2026-07-27"}
+    assert "from the profile of x [notes]" in explain(plan_of(site))["cpus_per_task"].text
+    assert as_dict(plan_of(site))["cited"] == {"notes": "users: notes, 2026-07-27"}
 
 
 def test_the_charge_is_in_the_unit_of_the_site() -> None:
@@ -295,21 +289,18 @@ def test_the_charge_is_in_the_unit_of_the_site() -> None:
         partitions={"a": Partition(default=True), "b": Partition()},
         charge=Charge(unit="SU", per="node", rate=3, rates={"b": 1.5}),
     )
-    assert charge(plan(site, gpus=8, time="02:00:00")) == "12 SU"
-    assert charge(plan(site, gpus=8, time="02:00:00", partition="b")) == "6 SU"
-    assert plan(site, gpus=8, time="02:00:00").gpu_hours == 16
-    assert plan(site, gpus=8, time="02:00:00", sbatch={"array": "1,3-7:2%2"}).gpu_hours == 4 * 16
-    assert plan(site, gpus=8, time="02:00:00", segments=3).gpu_hours == 3 * 16
+    assert charge(plan_of(site, gpus=8, time="02:00:00")) == "12 SU"
+    assert charge(plan_of(site, gpus=8, time="02:00:00", partition="b")) == "6 SU"
+    assert plan_of(site, gpus=8, time="02:00:00").gpu_hours == 16
+    assert plan_of(site, gpus=8, time="02:00:00", sbatch={"array": "1,3-7:2%2"}).gpu_hours == 4 * 16
+    assert plan_of(site, gpus=8, time="02:00:00", segments=3).gpu_hours == 3 * 16
 
 
 def test_options_of_torchrun_with_blanks_stay_single_words(tmp_path: Path) -> None:
     launch = Launch(torchrun_options=("--tee=a;touch OWNED;", "--name=it's mine"))
-    text = render(plan(Site(name="x", node=Node(gpus=4), launch=launch), gpus=8))
+    text = render(plan_of(Site(name="x", node=Node(gpus=4), launch=launch), gpus=8))
     step = text[text.index("srun --cpus") :]
-    (tmp_path / "srun").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
-    (tmp_path / "torchrun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    for name in ("srun", "torchrun"):
-        (tmp_path / name).chmod(0o755)
+    write_programs(tmp_path, {"srun": 'shift 3; exec "$@"', "torchrun": r'printf "%s\n" "$@"'})
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODEID": "0"}
     done = subprocess.run(
         ["bash", "-c", step], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
@@ -339,7 +330,7 @@ OPEN = structs.replace(SIZES, qos={"normal": Qos()})
 def test_a_name_that_no_list_has_is_passed_on_with_a_note(
     request_: dict[str, str], directive: tuple[str, str], lines: str
 ) -> None:
-    made = plan(OPEN, gpus=2, **{"gpu_type": "a100", **request_})
+    made = plan_of(OPEN, gpus=2, **{"gpu_type": "a100", **request_})
     assert directive in made.directives
     assert [text for text in notes(made).values() if lines in text]
 
@@ -355,7 +346,7 @@ def test_a_name_that_no_list_has_is_passed_on_with_a_note(
 def test_a_name_that_a_complete_list_lacks_is_refused(key: str, request_: dict[str, str], fact: str) -> None:
     site = structs.replace(OPEN, complete=(key,))
     with pytest.raises(RequestError, match=fact):
-        plan(site, gpus=2, **request_)
+        plan_of(site, gpus=2, **request_)
 
 
 def test_a_gpu_job_takes_a_gpu_partition_if_the_default_has_no_gpus() -> None:
@@ -385,7 +376,7 @@ def test_a_type_that_no_partition_has_is_refused() -> None:
     with pytest.raises(
         RequestError, match=r"no partition of x has v100 GPUs\. GPU types of its partitions: a100, h100"
     ):
-        plan(structs.replace(TYPES, gpu=Gpu(types=types)), gpu_type="v100")
+        plan_of(structs.replace(TYPES, gpu=Gpu(types=types)), gpu_type="v100")
 
 
 def test_a_qos_replaces_neither_limits_of_the_site_nor_missing_gpus() -> None:
@@ -395,11 +386,11 @@ def test_a_qos_replaces_neither_limits_of_the_site_nor_missing_gpus() -> None:
         partitions={"p": Partition(default=True, max_gpus=8), "cpu": Partition(max_gpus=0)},
         qos={"over": Qos(max_gpus=100, replaces_partition_limits=True)},
     )
-    assert plan(site, gpus=12, nodes=2, qos="over").world_size == 12
+    assert plan_of(site, gpus=12, nodes=2, qos="over").world_size == 12
     with pytest.raises(RequestError, match="40 GPUs exceed the limit of x: 16"):
-        plan(site, gpus=40, nodes=5, qos="over")
+        plan_of(site, gpus=40, nodes=5, qos="over")
     with pytest.raises(RequestError, match="partition cpu has no GPUs"):
-        plan(site, gpus=4, partition="cpu", qos="over")
+        plan_of(site, gpus=4, partition="cpu", qos="over")
 
 
 def test_a_qos_with_times_by_nodes_replaces_the_times_of_the_partition() -> None:
@@ -411,10 +402,9 @@ def test_a_qos_with_times_by_nodes_replaces_the_times_of_the_partition() -> None
 def test_lines_for_each_node_may_be_any_shell(tmp_path: Path) -> None:
     lines = ("# a comment", "for i in 1 2; do", "  echo $i", "done")
     launch = Launch(before_on_each_node=lines)
-    text = render(plan(Site(name="x", node=Node(gpus=4), launch=launch), gpus=4))
+    text = render(plan_of(Site(name="x", node=Node(gpus=4), launch=launch), gpus=4))
     step = text[text.index("srun --nodes=1") : text.index("# 1 task per node")]
-    (tmp_path / "srun").write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
-    (tmp_path / "srun").chmod(0o755)
+    write_programs(tmp_path, {"srun": 'shift 4; exec "$@"'})
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(["bash", "-c", step], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n2\n"
@@ -475,7 +465,7 @@ def test_cpus_and_memory_stay_within_the_limits_of_partition_and_qos(
 )
 def test_more_cpus_or_memory_than_a_job_may_have_are_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(LimitExceeded, match=message):
-        plan(CAPPED, partition="main", **{"gpus": asked.get("nodes", 1), **asked})
+        plan_of(CAPPED, partition="main", **{"gpus": asked.get("nodes", 1), **asked})
 
 
 @pytest.mark.parametrize(
@@ -489,7 +479,7 @@ def test_more_cpus_or_memory_than_a_job_may_have_are_refused(asked: dict[str, An
 def test_other_generic_resources_are_joined_to_the_gpus(
     form: str, asked: dict[str, Any], wanted: dict[str, str]
 ) -> None:
-    made = plan(
+    made = plan_of(
         Site(name="x", gpu=Gpu(request=form)), sbatch={"gres": "nvme:100,shard:1"}, **{"gpus": 2, **asked}
     )  # type: ignore[arg-type]
     found = dict(made.directives)
@@ -502,7 +492,7 @@ def test_other_generic_resources_are_joined_to_the_gpus(
 @pytest.mark.parametrize("gres", ["gpu:1", "nvme:1,gpu:2", "gpu", "nvme:1 x", "nvme:$(x)", "a:b:c:d"])
 def test_gpus_and_malformed_resources_are_refused_among_them(gres: str) -> None:
     with pytest.raises(RequestError, match="slurmgen sets --gres itself"):
-        plan(Site(name="x"), sbatch={"gres": gres})
+        plan_of(Site(name="x"), sbatch={"gres": gres})
 
 
 def test_a_profile_adds_resources_to_a_gpu_type() -> None:

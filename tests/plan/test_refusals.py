@@ -1,25 +1,16 @@
 """What a profile says against a job, and about it: refused options and combinations, notes, preemption."""
 
 import pytest
-from msgspec import structs
 
-from slurmgen import Request, load_site, resolve
+from slurmgen import load_site
 from slurmgen.errors import RequestError
-from slurmgen.plan import Plan, as_dict
+from slurmgen.plan import as_dict
 from slurmgen.plan.explain import explain
 from slurmgen.plan.placement import notes
 from slurmgen.plan.resources import charge as charge_of
-from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Memory, Node, Partition, Qos, Site, When
+from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Memory, Node, Partition, Qos, When
 from tests.conftest import Run
-
-
-def site_with(**facts: object) -> Site:
-    return structs.replace(load_site("generic"), **facts)
-
-
-def plan_of(site: Site, **asked: object) -> Plan:
-    return resolve(Request(**asked), site)  # type: ignore[arg-type]
-
+from tests.support.plans import plan_of, site_with
 
 PART = When(
     nodes="several", whole_nodes=False, refuse="a job must fill its nodes", note="Ask for 4 GPUs a node."

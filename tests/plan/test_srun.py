@@ -1,24 +1,20 @@
 """ddp without torchrun: one task per GPU, each of them a rank of PyTorch."""
 
 import pytest
-from msgspec import structs
 
-from slurmgen import Request, load_site, render, resolve
+from slurmgen import Request, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan
 from slurmgen.plan.explain import explain
 from slurmgen.sites.model import Container, Env, Launch, Site
-
-
-def site_with(**facts: object) -> Site:
-    return structs.replace(load_site("generic"), **facts)
-
+from tests.support import plans
+from tests.support.plans import site_with
 
 BY_SRUN = site_with(launch=Launch(ddp="srun"))
 
 
 def plan_of(site: Site, **asked: object) -> Plan:
-    return resolve(Request(gpus=4, nodes=2, **asked), site)  # type: ignore[arg-type]
+    return plans.plan_of(site, gpus=4, nodes=2, **asked)
 
 
 def in_task(plan: Plan) -> dict[str, str]:

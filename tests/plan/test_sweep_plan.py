@@ -16,6 +16,7 @@ from slurmgen.plan.sweep import array_plans
 from slurmgen.request.model import MOST_RUNS, Sweep, runs_of
 from slurmgen.slurm.shell import unprintable
 from tests.conftest import Run
+from tests.support.programs import write_programs
 from tests.test_script import shellcheck
 
 TEXT = st.text(min_size=1, max_size=20).filter(lambda text: unprintable(text) is None)
@@ -30,13 +31,9 @@ def planned(sweep: Sweep, most: int | None = None, **asked: Any) -> Plan:
 
 def arguments(plan: Plan, task: int, folder: Path) -> list[str]:
     """The arguments of one task, recorded by a stand-in for srun."""
-    (folder / "srun").write_text('#!/bin/sh\nprintf "%s\\0" "$@" >words\n')
-    (folder / "srun").chmod(0o755)
-    variables = {
-        "PATH": f"{folder}:/usr/bin:/bin",
-        "SLURM_ARRAY_TASK_ID": str(task),
-        "SLURM_ARRAY_JOB_ID": "7",
-    }
+    write_programs(folder, {"srun": r'printf "%s\0" "$@" >words'})
+    ids = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_JOB_ID": "7"}
+    variables = {"PATH": f"{folder}:/usr/bin:/bin", **ids}
     subprocess.run(["bash", "-c", render(plan), "job"], cwd=folder, env=variables, check=True)
     words = (folder / "words").read_bytes().decode().split("\0")[:-1]
     return words[words.index("train.py") + 1 :]

@@ -8,6 +8,7 @@ import pytest
 from slurmgen.errors import ConfigError
 from slurmgen.files import bundled
 from slurmgen.sites.checks import CHECKS
+from slurmgen.sites.model import UNSOURCED, Site
 from slurmgen.sites.profiles import load_profile, profile_warnings
 from tests.conftest import Run
 
@@ -17,28 +18,12 @@ mark = "documentation"
 title = "the user guide"
 facts = [{}]
 """
-TABLES = (
-    "time",
-    "internet",
-    "python_env",
-    "container",
-    "account",
-    "partitions",
-    "qos",
-    "node",
-    "gpu",
-    "cpu",
-    "memory",
-    "env",
-    "when",
-    "limits",
-    "charge",
-)
+TABLES = set(Site.__struct_fields__) - set(UNSOURCED)
 
 
 def write(folder: Path, text: str, sources: str | None = None) -> Path:
     """A profile in which every fact has a source."""
-    stated = [name for name in TABLES if re.search(rf"^(\[?{name}\b)", text, re.MULTILINE)]
+    stated = [name for name in sorted(TABLES) if re.search(rf"^(\[?{name}\b)", text, re.MULTILINE)]
     path = folder / "x.toml"
     path.write_text(text + (SOURCE.format(", ".join(map(repr, stated))) if sources is None else sources))
     return path

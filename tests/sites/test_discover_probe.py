@@ -7,13 +7,12 @@ import pytest
 
 from slurmgen.errors import RequestError
 from slurmgen.sites.checks import faults
-from slurmgen.sites.discover.compare import differences, profile_text
 from slurmgen.sites.discover.probe import is_complete, report, with_probe
-from slurmgen.sites.discover.profile import Discovery, discover
-from slurmgen.sites.discover.query import answers
+from slurmgen.sites.discover.profile import Discovery
 from slurmgen.sites.model import Site
 from slurmgen.submit.probe import batch_script, probe_plan
-from tests.sites.test_discover import node, partition, replied
+from tests.sites import test_discover
+from tests.sites.test_discover import differing, discovered, node, partition
 
 LOG = """Loading modules
 probe: architecture: aarch64
@@ -34,11 +33,11 @@ probe: task: 0: visible GPUs 0; GPU devices 1; CPUs 0-7
 def probed(log: str | bytes) -> Discovery:
     """A discovery with the report in a log."""
     text = log.encode() if isinstance(log, str) else log
-    return with_probe(discover(answers(replied(partitions=partition("gpu"), nodes=node()))), report(text))
+    return with_probe(discovered(partitions=partition("gpu"), nodes=node()), report(text))
 
 
 def written(log: str | bytes) -> str:
-    return profile_text(probed(log), "big", "2026-11-21")
+    return test_discover.written(probed(log))
 
 
 def test_the_facts_of_a_probe_have_a_source_of_their_own() -> None:
@@ -100,8 +99,7 @@ def test_a_hostile_log_stays_in_short_comments(log: bytes) -> None:
 
 
 def test_a_probe_is_compared_with_a_profile() -> None:
-    site = msgspec.convert({"name": "big", "internet": "yes", "gpu": {"vendor": "amd"}}, Site)
-    assert [one.key for one in differences(site, probed(LOG))] == ["internet"]
+    assert differing(probed(LOG), internet="yes", gpu={"vendor": "amd"}) == ["internet"]
 
 
 def cluster(**values: object) -> Site:

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,17 @@ def results(output: str) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if row}
 
 
+@pytest.fixture
+def tried(tmp_path: Path, slurmgen: Run) -> Run:
+    """Runs `slurmgen sites test lab --no-twin` for a profile with these lines."""
+
+    def run(text: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        write(tmp_path, f"{NODE}{text}")
+        return slurmgen("sites", "test", "lab", "--no-twin", *options)
+
+    return run
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in bundled("site_profiles").glob("*.toml")))
 def test_a_bundled_site_passes_without_a_twin(name: str) -> None:
     trials = try_scripts(load_site(name), Request())
@@ -35,33 +47,30 @@ def test_a_bundled_site_passes_without_a_twin(name: str) -> None:
     assert len(trials) == len(SIX_SHAPES)
 
 
-def test_a_shape_beyond_a_limit_is_refused_with_the_limit(tmp_path: Path, slurmgen: Run) -> None:
-    write(tmp_path, f"{NODE}[partitions.gpu]\ndefault = true\nmax_nodes = 1\n")
-    done = slurmgen("sites", "test", "lab", "--no-twin")
+def test_a_shape_beyond_a_limit_is_refused_with_the_limit(tried: Run) -> None:
+    done = tried("[partitions.gpu]\ndefault = true\nmax_nodes = 1\n")
     assert done.returncode == 0
     assert results(done.stdout)["ddp on two nodes"] == "refused"
     assert "2 nodes exceed the limit of partition gpu: 1 per job" in done.stdout
 
 
-def test_what_a_job_must_name_is_a_failure_and_not_a_refusal(tmp_path: Path, slurmgen: Run) -> None:
-    write(tmp_path, f"{NODE}[gpu]\ntype_required = true\n[gpu.types.a]\n[gpu.types.b]\n")
-    done = slurmgen("sites", "test", "lab", "--no-twin")
+def test_what_a_job_must_name_is_a_failure_and_not_a_refusal(tried: Run) -> None:
+    types = "[gpu]\ntype_required = true\n[gpu.types.a]\n[gpu.types.b]\n"
+    done = tried(types)
     assert done.returncode == 1
     assert set(results(done.stdout).values()) == {"failed"}
     assert "Add --gpu-type, one of a, b." in done.stdout
-    assert slurmgen("sites", "test", "lab", "--no-twin", "--gpu-type", "b").returncode == 0
+    assert tried(types, "--gpu-type", "b").returncode == 0
 
 
-def test_a_site_that_refuses_all_shapes_fails(tmp_path: Path, slurmgen: Run) -> None:
-    write(tmp_path, f"{NODE}[limits]\nmin_nodes = 5\n")
-    done = slurmgen("sites", "test", "lab", "--no-twin")
+def test_a_site_that_refuses_all_shapes_fails(tried: Run) -> None:
+    done = tried("[limits]\nmin_nodes = 5\n")
     assert set(results(done.stdout).values()) == {"refused"}
     assert done.returncode == 1
 
 
-def test_a_finding_of_the_linter_fails_the_shape(tmp_path: Path, slurmgen: Run) -> None:
-    write(tmp_path, f"{NODE}[launch]\nbefore = ['export MASTER_ADDR=localhost']\n")
-    done = slurmgen("sites", "test", "lab", "--no-twin")
+def test_a_finding_of_the_linter_fails_the_shape(tried: Run) -> None:
+    done = tried("[launch]\nbefore = ['export MASTER_ADDR=localhost']\n")
     assert done.returncode == 1
     assert re.search(r"ddp on two nodes +failed +SG\d+ in line \d+: ", done.stdout)
 
@@ -75,10 +84,9 @@ def test_a_finding_of_shellcheck_fails_the_shape(tmp_path: Path, slurmgen: Run) 
     assert re.search(r"failed +shellcheck, line \d+", done.stdout)
 
 
-def test_the_shapes_fit_the_nodes_of_the_requested_partition(tmp_path: Path, slurmgen: Run) -> None:
+def test_the_shapes_fit_the_nodes_of_the_requested_partition(tried: Run) -> None:
     small = "[partitions.small]\nmax_nodes = 1\nnode = { gpus = 1 }\n"
-    write(tmp_path, f"{NODE}[partitions.a]\ndefault = true\n{small}")
-    done = slurmgen("sites", "test", "lab", "--no-twin", "--partition", "small")
+    done = tried(f"[partitions.a]\ndefault = true\n{small}", "--partition", "small")
     assert results(done.stdout)["ddp on one node"] == "passed"
     assert results(done.stdout)["ddp on two nodes"] == "refused"
 

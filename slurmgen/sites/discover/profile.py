@@ -273,9 +273,9 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
     valid = {fact.keys: fact for fact in facts if _is_valid(fact)}
     return Discovery(
         facts=tuple(valid.values()),
-        unknown=tuple(unknown(cluster, replies)),
+        unknown=tuple(_unknown(cluster, replies)),
         partitions=tuple(entry["PartitionName"] for entry in cluster.all_partitions),
-        notes=tuple(notes(cluster, replies)),
+        notes=tuple(_notes(cluster, replies)),
         qos=tuple(cluster.qos),
         failed=tuple(command for command in COMMANDS if command not in replies or replies[command].status),
     )
@@ -331,30 +331,28 @@ class Shares(NamedTuple):
 
 
 def _node_facts(cluster: Cluster) -> Iterator[Fact]:
-    """The usual GPU node, its architecture, and the GPU types."""
     if cluster.base is None:
         return
-    yield from shape(("node",), cluster.base)
+    yield from _shape(("node",), cluster.base)
     name = architecture(cluster.groups, cluster.base)
     if name in ("x86_64", "aarch64"):
         yield Fact(("architecture",), name, NODES)
     every = {kind: None for counts in cluster.by_partition.values() for kind in counts}
     for name in sorted({kind.gpu_type for kind in every if NAME.fullmatch(kind.gpu_type)}):
         of_type = [kind for kind in every if kind.gpu_type == name]
-        yield from _type(name, of_type, cluster.base, site_shares(cluster))
+        yield from _type(name, of_type, cluster.base, _site_shares(cluster))
 
 
 def _type(name: str, of_type: list[Kind], base: Kind, usual_shares: Shares) -> Iterator[Fact]:
     kind = usual([Counter(of_type)])
     if kind and len({other.shape for other in of_type}) == 1 and kind.shape != base.shape:
-        yield from shape(("gpu", "types", name), kind)
-        yield from own_shares(("gpu", "types", name), fit(usual_shares, kind), usual_shares, NODES)
+        yield from _shape(("gpu", "types", name), kind)
+        yield from _own_shares(("gpu", "types", name), _fit(usual_shares, kind), usual_shares, NODES)
     else:
         yield Fact(("gpu", "types", name), {}, NODES)
 
 
-def shape(keys: Keys, kind: Kind) -> Iterator[Fact]:
-    """The GPUs, CPUs and memory of a node."""
+def _shape(keys: Keys, kind: Kind) -> Iterator[Fact]:
     yield Fact((*keys, "gpus"), kind.gpus, NODES)
     yield Fact((*keys, "cpus"), kind.cpus, NODES)
     if kind.memory >= _LEAST_MEMORY:
@@ -365,7 +363,7 @@ def _share_facts(cluster: Cluster) -> Iterator[Fact]:
     """What belongs to a GPU by default, and the unit in which CPUs are allocated."""
     partition = _default_partition(cluster)
     command = PARTITIONS if known(partition.get("JobDefaults")) else CONFIG
-    cpus, memory = site_shares(cluster)
+    cpus, memory = _site_shares(cluster)
     if cpus:
         yield Fact(("cpu", "per_gpu"), cpus, command)
     if memory:
@@ -379,20 +377,20 @@ def _share_facts(cluster: Cluster) -> Iterator[Fact]:
         yield Fact(("cpu", "multiple_of"), cluster.base.threads_per_core, CONFIG)
 
 
-def site_shares(cluster: Cluster) -> Shares:
+def _site_shares(cluster: Cluster) -> Shares:
     """What belongs to a GPU of the usual node: by the default partition, else by the configuration."""
-    stated = shares(_default_partition(cluster), cluster.config)
-    return fit(stated, cluster.base) if cluster.base else stated
+    stated = _shares(_default_partition(cluster), cluster.config)
+    return _fit(stated, cluster.base) if cluster.base else stated
 
 
-def shares(partition: Entry, config: Entry) -> Shares:
+def _shares(partition: Entry, config: Entry) -> Shares:
     """What belongs to a GPU in a partition; its JobDefaults replace those of the configuration."""
     text = known(partition.get("JobDefaults")) or known(config.get("JobDefaults")) or ""
     pairs = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
     return Shares(number(pairs.get("DefCpuPerGPU")) or None, number(pairs.get("DefMemPerGPU")) or None)
 
 
-def fit(stated: Shares, kind: Kind) -> Shares:
+def _fit(stated: Shares, kind: Kind) -> Shares:
     """The shares with which a job may have all GPUs of a node: the default of Slurm may exceed them."""
     return Shares(
         stated.cpus and (least(stated.cpus, kind.cpus // kind.gpus) or None),
@@ -400,8 +398,7 @@ def fit(stated: Shares, kind: Kind) -> Shares:
     )
 
 
-def own_shares(keys: Keys, own: Shares, usual_shares: Shares, command: str) -> Iterator[Fact]:
-    """The shares of a node that differ from the usual ones."""
+def _own_shares(keys: Keys, own: Shares, usual_shares: Shares, command: str) -> Iterator[Fact]:
     if own.cpus and own.cpus != usual_shares.cpus:
         yield Fact((*keys, "cpus_per_gpu"), own.cpus, command)
     if own.memory and own.memory != usual_shares.memory:
@@ -434,7 +431,7 @@ _LONGEST = 200
 "Characters of a line from the cluster."
 
 
-def notes(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[Fact]:
+def _notes(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[Fact]:
     """Values that a profile has no key for, with the table that they belong to."""
     yield from _values((), cluster.config, _CONFIG, CONFIG)
     yield from _kind_facts(cluster)
@@ -474,7 +471,7 @@ def _kind_facts(cluster: Cluster) -> Iterator[Fact]:
         yield Fact((counted(nodes, "node"),), text, NODES)
 
 
-def unknown(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[str]:
+def _unknown(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[str]:
     """What a reader of the profile must find out elsewhere."""
     for command in COMMANDS:
         reply = replies.get(command)
@@ -485,7 +482,7 @@ def unknown(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[str]:
     hidden = [entry["PartitionName"] for entry in cluster.all_partitions if entry.get("Hidden") == "YES"]
     if hidden:
         yield f"hidden partitions: {', '.join(hidden)}"
-    closed = [*closed_to(cluster.partitions, {one.account for one in cluster.associations})]
+    closed = [*_closed_to(cluster.partitions, {one.account for one in cluster.associations})]
     if closed:
         yield f"who may use the partitions {', '.join(closed)}: they allow none of your accounts"
     yield from SLURM_CANNOT_KNOW
@@ -515,7 +512,6 @@ _JOB_LIMITS = ("MaxTRES", "MaxTRESPerUser", "GrpTRES")
 
 
 def _partition_facts(cluster: Cluster) -> Iterator[Fact]:
-    """The limits and the nodes of each open partition."""
     for entry in cluster.partitions:
         facts = [*_limits(cluster, entry), *_nodes(cluster, entry)]
         yield from facts or [Fact(("partitions", entry["PartitionName"]), {}, PARTITIONS)]
@@ -587,9 +583,9 @@ def _nodes(cluster: Cluster, entry: Entry) -> Iterator[Fact]:
         yield Fact(("partitions", name, "gpu_type"), kind.gpu_type, NODES)
     kind = _allowed(kind, entry)
     if kind.shape != cluster.base.shape:
-        yield from shape(("partitions", name, "node"), kind)
-    own = fit(shares(entry, cluster.config), kind)
-    yield from own_shares(("partitions", name, "node"), own, site_shares(cluster), PARTITIONS)
+        yield from _shape(("partitions", name, "node"), kind)
+    own = _fit(_shares(entry, cluster.config), kind)
+    yield from _own_shares(("partitions", name, "node"), own, _site_shares(cluster), PARTITIONS)
 
 
 def _allowed(kind: Kind, entry: Entry) -> Kind:
@@ -634,8 +630,7 @@ def _job_limits(row: Entry) -> dict[str, Any]:
     }
 
 
-def closed_to(entries: Iterable[Entry], accounts: set[str]) -> Iterator[str]:
-    """The partitions that allow none of these accounts."""
+def _closed_to(entries: Iterable[Entry], accounts: set[str]) -> Iterator[str]:
     for entry in entries:
         allowed = known(entry.get("AllowAccounts")) or "ALL"
         denied = set((known(entry.get("DenyAccounts")) or "").split(","))

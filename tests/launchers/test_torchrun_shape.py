@@ -33,12 +33,6 @@ def test_a_file_name_is_quoted(framework: str) -> None:
     assert "'a b;c'" in text(framework, launcher_config="a b;c")
 
 
-@pytest.mark.parametrize("framework", [*ARGUMENTS, "ray"])
-def test_a_request_names_its_program(framework: str) -> None:
-    with pytest.raises(RequestError, match=f"there is no bundled script for {framework}"):
-        text(framework, script=None)
-
-
 @pytest.mark.parametrize("framework", ARGUMENTS)
 def test_mixed_precision_belongs_to_the_configuration(framework: str) -> None:
     with pytest.raises(RequestError, match="has no effect"):

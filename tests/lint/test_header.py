@@ -78,8 +78,7 @@ def test_other_comments_are_not_directives() -> None:
 
 def test_parts_of_a_heterogeneous_job() -> None:
     header = read_header(
-        Source("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#SBATCH packjob # old\n"),
-        Budget(),
+        Source("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#SBATCH packjob # old\n"), Budget()
     )
     assert header.components == 3
     assert [d.component for d in header.directives] == [0, 1]

@@ -155,6 +155,12 @@ CASES = [
         Outcome("COMPLETED", "2"),
     ),
 ]
+TWO_STEPS = (
+    "srun --ntasks=1 --exact python3 first.py &",
+    "sleep 0.5",
+    "srun --ntasks=1 --exact python3 second.py &",
+    "wait",
+)
 CASES += [
     Case(
         "SG114",
@@ -190,6 +196,16 @@ CASES += [
         Outcome("COMPLETED", "2"),
     ),
     Case(
+        "SG215",
+        script(*TWO_STEPS, options="--nodes=1 --ntasks=2 --mem=64M"),
+        script(
+            *(line.replace("--exact", "--exact --mem=32M") for line in TWO_STEPS),
+            options="--nodes=1 --ntasks=2 --mem=64M",
+        ),
+        Outcome("COMPLETED", "late"),
+        Outcome("COMPLETED", "early"),
+    ),
+    Case(
         "SG511",
         script("srun python3 fails.py", "echo done"),
         script("set -e", "srun python3 fails.py", "echo done"),
@@ -200,6 +216,8 @@ CASES += [
 PROGRAMS = {
     "show.py": "import os\nprint(len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))\n",
     "fails.py": "raise SystemExit(1)\n",
+    "first.py": "import os, time\ntime.sleep(5)\nopen(os.environ['SLURM_JOB_ID'], 'w')\n",
+    "second.py": "import os\nprint('late' if os.path.exists(os.environ['SLURM_JOB_ID']) else 'early')\n",
     "count.py": "import sys\nprint(len(sys.argv[1:]))\n",
 }
 

@@ -74,80 +74,14 @@ def test_github_annotations_are_escaped() -> None:
     )
 
 
-REGION = {
-    "type": "object",
-    "required": ["startLine", "startColumn"],
-    "properties": {
-        key: {"type": "integer", "minimum": 1} for key in ("startLine", "startColumn", "endLine", "endColumn")
-    },
-    "additionalProperties": False,
-}
-ARTIFACT = {
-    "type": "object",
-    "required": ["uri"],
-    "properties": {"uri": {"type": "string", "format": "uri-reference"}},
-}
-MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
-ESSENTIAL = {
-    "type": "object",
-    "required": ["version", "runs"],
-    "properties": {
-        "version": {"const": "2.1.0"},
-        "runs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["tool", "results"],
-                "properties": {
-                    "tool": {"type": "object", "required": ["driver"]},
-                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-                    "results": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["message", "ruleId", "ruleIndex", "level", "locations"],
-                            "properties": {
-                                "level": {"enum": ["none", "note", "warning", "error"]},
-                                "message": MESSAGE,
-                                "locations": {
-                                    "type": "array",
-                                    "items": {
-                                        "type": "object",
-                                        "properties": {
-                                            "physicalLocation": {
-                                                "type": "object",
-                                                "properties": {
-                                                    "artifactLocation": ARTIFACT,
-                                                    "region": REGION,
-                                                },
-                                            }
-                                        },
-                                    },
-                                },
-                                "fixes": {
-                                    "type": "array",
-                                    "items": {"type": "object", "required": ["artifactChanges"]},
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        },
-    },
-}
-"The part of the SARIF 2.1.0 schema that the reports use; the complete schema is tested below."
-
-
-def test_sarif_conforms_to_the_essential_schema() -> None:
-    sarif = json.loads(report("sarif", linted()))
-    jsonschema.validate(sarif, ESSENTIAL)
-    run = sarif["runs"][0]
+def test_sarif_names_file_and_rule_of_each_result() -> None:
+    (run,) = json.loads(report("sarif", linted()))["runs"]
+    assert run["results"]
     for result in run["results"]:
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
-    assert (
-        run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20b/job.sbatch"
-    )
+        place = result["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "a%20b/job.sbatch"
+        assert place["region"].keys() == {"startLine", "startColumn", "endLine", "endColumn"}
 
 
 @pytest.mark.parametrize("text", [BAD, "#!/bin/bash\n", "#SBATCH\r\nsrun python x.py &\r\n"])

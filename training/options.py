@@ -138,6 +138,7 @@ FLAGS: Flags = {  # group: [(flag, default, help, options of argparse)]
     "run": [
         ("run_dir", None, "write metrics, models and checkpoints to this folder, and continue from its checkpoint; default: write nothing", DIR),
         ("save_every", 1, "epochs between two checkpoints", N),
+        ("keep", 2, "checkpoints to keep, besides that of the best epoch among those saved", N),
         ("margin", 60, "with --run-dir: save and exit with status 75 this many seconds before SLURM_JOB_END_TIME, or in the last quarter of a short job", N0),
         ("check_every", 10, "steps between two checks whether to stop", N),
         ("log_every", 50, "with --run-dir: steps between two lines of steps.jsonl", N),

@@ -66,7 +66,7 @@ class Training:
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
         # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down before the step.
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=options.precision == "fp16")
-        self.checkpoints = Checkpoints(options.run_dir, ranks)
+        self.checkpoints = Checkpoints(options.run_dir, ranks, options.keep)
         self.stop = Stop(options, ranks)
         self.profile = Profile(ranks, options.run_dir, options.profile)
         torch.manual_seed(options.seed + ranks.rank)  # from here on, each rank has its own random numbers
@@ -169,7 +169,9 @@ class Training:
             return
         self.ranks.beat("checkpoint")
         self.report.flush()
-        with self.checkpoints.new(f"{epoch}-{batch}") as folder:
+        self.report.check(sums, self.model, self.optimizer)
+        best = not batch and self.report.is_best(self.judge)
+        with self.checkpoints.new(f"{epoch}-{batch}", best) as folder:
             # Every rank writes its shards, under names that any number of ranks can read.
             dcp.save(self.shards(), checkpoint_id=folder / "shards")
             if self.ranks.rank == 0:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from images import load
 from models import build_model
-from resume import Checkpoints
+from resume import Checkpoints, finite
 from training_launch import Ranks, launched
 from training_options import ALONE, CPU, settled
 
@@ -127,6 +127,24 @@ def test_only_rank_0_reads_which_checkpoint_is_the_latest(tmp_path: Path) -> Non
     )
     assert Checkpoints(tmp_path, second).find() == tmp_path / "checkpoint-2-0"
     assert given == [None]
+
+
+def test_the_newest_checkpoints_and_the_best_one_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, ONE_RANK, keep=2)
+    for epoch in range(8, 13):  # 9 comes before 10
+        with checkpoints.new(f"{epoch}-0", best=epoch == 9):
+            pass
+    (tmp_path / "checkpoint-13-0.partial").mkdir()
+    assert {path.name for path in tmp_path.glob("checkpoint-*[0-9]")} == {
+        "checkpoint-9-0", "checkpoint-11-0", "checkpoint-12-0",
+    }  # fmt: skip
+    assert (tmp_path / "best").read_text() == "checkpoint-9-0\n"
+    assert checkpoints.find() == tmp_path / "checkpoint-12-0"
+
+
+@pytest.mark.parametrize(("number", "right"), [(1.0, True), (float("nan"), False), (float("inf"), False)])
+def test_numbers_that_are_not_finite_are_found(number: float, right: bool) -> None:
+    assert finite([torch.ones(2), torch.tensor([0.0, number])]) is right
 
 
 def test_fsdp_gathers_convolutions_in_bf16_and_keeps_weights_and_statistics_in_fp32(ranks: Ranks) -> None:

@@ -58,6 +58,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     "strategy": ("ddp", "fsdp"),
     "run_dir": (None, RUN_DIR),
     "save_every": (1, 2),
+    "keep": (1, 2),
     "margin": (0, 60),
     "check_every": (1, 10),
     "log_every": (1, 50),

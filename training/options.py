@@ -157,6 +157,16 @@ DDP: Flags = {
         ("static_graph", False, "declare to DDP that every step uses the same weights", SWITCH),
     ]
 }
+FSDP: Flags = {
+    "speed": [
+        (
+            "replicas",
+            1,
+            "HSDP: N complete copies of the model, each sharded over ranks / N; best one per node, so that shards are gathered within nodes",
+            N,
+        )
+    ]
+}
 STRATEGY: Flags = {
     "speed": [("strategy", "ddp", "a complete model per rank, or shards of it", {"choices": ("ddp", "fsdp")})]
 }
@@ -231,6 +241,9 @@ def fault(options: Namespace, world_size: int, device: str) -> str | None:
         ),
         "--sync-batchnorm needs GPUs. Use --device cuda, or leave it out.": (
             options.sync_batchnorm and device == "cpu"
+        ),
+        f"--replicas {getattr(options, 'replicas', 1)} does not divide the {world_size} ranks.": (
+            world_size % getattr(options, "replicas", 1)
         ),
         "--channels-last does not work with FSDP, which shards only contiguous weights. Leave it out.": (
             fsdp and options.channels_last

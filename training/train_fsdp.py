@@ -18,7 +18,7 @@ from device import DTYPES, count_flops, out_of_memory_explained
 from images import load
 from models import build_model
 from optimize import Schedule, build_optimizer, keep_weight_decay
-from options import check_options, global_batch_size, parse_options, recorded
+from options import FSDP, check_options, global_batch_size, parse_options, recorded
 from profiling import Profile
 from ranks import Ranks, start
 from report import Meter, Report, export, progress
@@ -34,7 +34,7 @@ from torch.utils.data import Dataset
 
 def main() -> None:
     """Train from the latest checkpoint, or from the start."""
-    options = parse_options(framework="fsdp", strategy="fsdp")
+    options = parse_options(FSDP, framework="fsdp", strategy="fsdp")
     ranks = start(options)
     train, val, test = load(options, ranks)  # your own: datasets of (image, label); `val` may be None
     model = build_model(options, ranks.device)  # your own: a model with equal weights on all ranks

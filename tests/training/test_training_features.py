@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import torch
 from images import load
 from models import build_model
 from resume import Checkpoints, finite
-from training_launch import Ranks, launched
+from safetensors.torch import load_file
+from training_launch import TRAINING, Ranks, launched, run_together
 from training_options import ALONE, CPU, settled
 
 SMALL = ("--data", "synthetic", "--limit", "205", "--batch-size", "20")
@@ -127,6 +129,33 @@ def test_only_rank_0_reads_which_checkpoint_is_the_latest(tmp_path: Path) -> Non
     )
     assert Checkpoints(tmp_path, second).find() == tmp_path / "checkpoint-2-0"
     assert given == [None]
+
+
+def test_copies_of_shards_train_like_shards_and_go_on_with_another_number(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    """HSDP: two copies of the model on four ranks."""
+    into = (*TRAIN, "--run-dir", str(tmp_path))
+    first = ranks("fsdp", *into, "--replicas", "2", "--epochs", "1", "--clip-norm", "1", ranks=4)
+    assert first.returncodes == [0] * 4, first.err
+    plain = ranks("fsdp", *TRAIN, "--epochs", "1", "--clip-norm", "1", ranks=4)
+    assert [float(loss) for loss, _ in first.ends.values()] == pytest.approx(
+        [float(loss) for loss, _ in plain.ends.values()], rel=1e-3
+    )
+    assert ranks("fsdp", *into).returncodes == [0, 0]
+
+
+def test_the_weights_are_exported_as_safetensors(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks("python", *TRAIN, "--run-dir", str(tmp_path)).returncodes == [0]
+    assert ranks_exit("export", str(tmp_path)) == 0
+    exported = load_file(tmp_path / "model-final.safetensors")
+    weights = torch.load(tmp_path / "model-final.pt", weights_only=True)
+    assert all(torch.equal(exported[name], weights[name]) for name in weights)
+    assert ranks_exit("export", str(tmp_path), "--best") == 1
+
+
+def ranks_exit(program: str, *words: str) -> int:
+    return run_together([([sys.executable, TRAINING / f"{program}.py", *words], {})], TRAINING).returncode
 
 
 def test_the_newest_checkpoints_and_the_best_one_are_kept(tmp_path: Path) -> None:

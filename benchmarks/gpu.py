@@ -44,7 +44,8 @@ folder, samples = sys.argv[1], int(sys.argv[2])
 torch.save(split(patterns(samples, 3, 32), samples * 5 // 6), f"{folder}/cifar10.pt")
 """
 VARIANTS = {
-    "default": [],
+    "default": [],  # without --batch-size too
+    "batch size": [],
     "compile": ["--compile"],
     "no-compile": ["--no-compile"],
     "fp16": ["--precision", "fp16"],
@@ -78,7 +79,7 @@ GPU = Size(
     ["--task", "cifar10", "--batch-size", "512", "--limit", "50000"],
     ["--task", "cifar10", "--batch-size", "512", "--epochs", "3"],
     60000,
-    ["default", "no-compile", "fp16", "contiguous"],
+    ["default", "batch size", "no-compile", "fp16", "contiguous"],
     570,
 )
 CPU = Size(
@@ -126,7 +127,7 @@ def runs(size: Size, data: Path) -> list[Run]:
     steps, device = TRAINING / "benchmark.py", ["--device", size.device]
     train = [*size.short, "--data-dir", str(data), *device]
     resnet = [
-        Run(f"{size.resnet[3]}, {name}", steps, [*size.resnet, *device, *VARIANTS[name]], STEPS)
+        Run(f"{size.resnet[3]}, {name}", steps, [*sized(size.resnet, name), *device, *VARIANTS[name]], STEPS)
         for name in size.variants
     ]
     wide = [
@@ -137,7 +138,7 @@ def runs(size: Size, data: Path) -> list[Run]:
     compiled = [*train, "--profile", *([] if size.gpu else ["--compile"])]
     gloo = [*CPU.short, "--data-dir", str(data), "--limit", "500", "--device", "cpu"]
     return [
-        *resnet[:2],
+        *resnet[:3],
         *wide,
         Run("Olivia style", HERE / "training_ranks.py", olivia, LOOPS),
         Run(
@@ -149,13 +150,21 @@ def runs(size: Size, data: Path) -> list[Run]:
             {"TORCH_LOGS": "recompiles"},
             True,
         ),
-        *resnet[2:],
+        *resnet[3:],
         *(
             Run(name, TRAINING / f"train_{name}.py", [*train, "--no-compile"], TRAIN)
             for name in ("fsdp", "lightning", "accelerate")
         ),
         Run("two ranks, gloo", TRAINING / "train_ddp.py", gloo, TRAIN, 2),
     ]
+
+
+def sized(flags: list[str], name: str) -> list[str]:
+    """Return the flags of a variant. The default one has the default batch size, as `no flags` says."""
+    if name != "default":
+        return flags
+    place = flags.index("--batch-size")
+    return [*flags[:place], *flags[place + 2 :]]
 
 
 def main() -> None:
@@ -210,10 +219,19 @@ def measure(run: Run, folder: Path, limit: float) -> dict[str, Any]:
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            status = process.wait()
+            status = stop(process)
     seconds = round(time.monotonic() - begin, 1)
     return {"status": status, "seconds": seconds, "figures": run.read(log.read_text())}
+
+
+def stop(process: subprocess.Popen[bytes], grace: float = 40) -> int:
+    """End torchrun and its ranks, which have process groups of their own: it takes up to 30 s for it."""
+    process.terminate()
+    try:
+        process.wait(grace)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
 def checks(results: dict[str, dict[str, Any]]) -> dict[str, float | None]:

@@ -87,7 +87,8 @@ class Plain:
             "olivia": lambda: Loader(Pictures(images, labels), size, device, min(8, len(cpus()))),
         }[style]()
         model = nn.Sequential(*MODELS[options.model](TASKS[options.task], options.width)).to(device)
-        self.model = DistributedDataParallel(model) if dist.get_world_size() > 1 else model
+        wrap = style == "olivia" or dist.get_world_size() > 1  # that script wraps, also on one GPU
+        self.model = DistributedDataParallel(model) if wrap else model
         self.optimizer = build_optimizer(self.model, options)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.fp16)
 
@@ -102,4 +103,3 @@ class Plain:
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
-            loss.item()  # as a loop that prints it does

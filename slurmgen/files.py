@@ -141,7 +141,7 @@ _FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
 BUNDLED_SCRIPTS = frozenset(
     [
         *(f"{FOLDER}/train_{framework}.py" for framework in _FRAMEWORKS),
-        *(f"{FOLDER}/{name}.py" for name in ("benchmark", "fetch_data", "scaling")),
+        *(f"{FOLDER}/{name}.py" for name in ("benchmark", "export", "fetch_data", "scaling")),
     ]
 )
 

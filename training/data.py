@@ -1,5 +1,7 @@
 """The batches of a rank, from any map-style dataset of (image, label), in an order that all ranks share."""
 
+import atexit
+import signal
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
@@ -7,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
+STOPPING = (signal.SIGTERM, signal.SIGUSR2)  # Slurm sends them to all processes of a step
 Batch = tuple[Tensor, Tensor]  # images (N, C, H, W), labels int64 (N,)
 
 
@@ -90,8 +93,9 @@ class Feed:
         else:
             self.loader = DataLoader(
                 dataset, batch_sampler=order, num_workers=workers, persistent_workers=workers > 0,
-                pin_memory=device.type == "cuda", generator=torch.Generator(),
+                pin_memory=device.type == "cuda", generator=torch.Generator(), worker_init_fn=shield,
             )  # fmt: skip
+            atexit.register(self.close)
 
     def __len__(self) -> int:
         """Return the number of batches of a complete epoch."""
@@ -115,5 +119,18 @@ class Feed:
             # Otherwise the workers of all ranks and epochs would draw the same random numbers.
             use = ("workers", self.order.seed, self.order.epoch, self.order.start, self.order.rank)
             self.loader.generator.manual_seed(number_of(*use))
-            for images, labels in self.loader:
+            shield()  # the workers inherit it
+            batches = iter(self.loader)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            for images, labels in batches:
                 yield [images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)]
+
+    def close(self) -> None:
+        """End the workers. Python would send them a signal, which they block, and wait."""
+        if self.loader is not None and self.loader._iterator is not None:
+            self.loader._iterator._shutdown_workers()
+
+
+def shield(_worker: int = 0) -> None:
+    """Block the signals to stop: they would end a worker, and with it the rank, before it could save."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)

@@ -138,6 +138,7 @@ FLAGS: Flags = {  # group: [(flag, default, help, options of argparse)]
     "run": [
         ("run_dir", None, "write metrics, models and checkpoints to this folder, and continue from its checkpoint; default: write nothing", DIR),
         ("save_every", 1, "epochs between two checkpoints", N),
+        ("keep", 2, "checkpoints to keep, besides that of the best epoch among those saved", N),
         ("margin", 60, "with --run-dir: save and exit with status 75 this many seconds before SLURM_JOB_END_TIME, or in the last quarter of a short job", N0),
         ("check_every", 10, "steps between two checks whether to stop", N),
         ("log_every", 50, "with --run-dir: steps between two lines of steps.jsonl", N),
@@ -154,6 +155,16 @@ DDP: Flags = {
     "speed": [
         ("bucket_mb", 25, "size of DDP's gradient buckets in MB", N),
         ("static_graph", False, "declare to DDP that every step uses the same weights", SWITCH),
+    ]
+}
+FSDP: Flags = {
+    "speed": [
+        (
+            "replicas",
+            1,
+            "HSDP: N complete copies of the model, each sharded over ranks / N; best one per node, so that shards are gathered within nodes",
+            N,
+        )
     ]
 }
 STRATEGY: Flags = {
@@ -230,6 +241,9 @@ def fault(options: Namespace, world_size: int, device: str) -> str | None:
         ),
         "--sync-batchnorm needs GPUs. Use --device cuda, or leave it out.": (
             options.sync_batchnorm and device == "cpu"
+        ),
+        f"--replicas {getattr(options, 'replicas', 1)} does not divide the {world_size} ranks.": (
+            world_size % getattr(options, "replicas", 1)
         ),
         "--channels-last does not work with FSDP, which shards only contiguous weights. Leave it out.": (
             fsdp and options.channels_last

@@ -139,6 +139,9 @@ class Ranks:
         """Return a connection to the store at MASTER_ADDR and MASTER_PORT."""
         if "RANK" not in os.environ:
             return dist.HashStore()
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            refuse(f"RANK is set, but not {' and '.join(missing)}. Start with torchrun or srun, or set all.")
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         # torchrun and accelerate's launcher listen on this port themselves.
         listens = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and not again

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from device import peak_flops, peak_memory
 from ranks import Ranks
-from resume import write
+from resume import finite, write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -142,11 +142,7 @@ class Report:
         self.flush()
         scores = train.score("train") | test.score(name)
         number = len(self.epochs) + 1
-        wrong = None if math.isfinite(scores["train_loss"] + scores[f"{name}_loss"]) else (
-            f"the loss is NaN or infinite in epoch {number}. The last checkpoint is unaffected. Lower "
-            "--lr, clip the gradients (--clip-norm 1), or use --precision bf16 or fp32."
-        )  # fmt: skip
-        self.ranks.agree(wrong, status=1)
+        self._agree(math.isfinite(scores["train_loss"] + scores[f"{name}_loss"]), "the loss", number)
         del scores["train_samples"]
         record = {"epoch": number, "world_size": self.ranks.world_size, **scores}
         record |= {"images_per_second": train.images_per_second, "lr": lr, "seconds": self.seconds}
@@ -161,6 +157,24 @@ class Report:
             write(self.folder / "metrics.jsonl", "".join(to_json(each) + "\n" for each in self.epochs))
             if self.options.tensorboard:
                 write_events(self.folder / "tensorboard", record)
+
+    def check(self, sums: list[float], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """End the run if it would save a NaN: in a sum, a weight, or a state of the optimizer.
+
+        All ranks must call this before they save, so that no checkpoint ever holds a NaN.
+        """
+        states = (each for state in optimizer.state.values() for each in state.values())
+        tensors = [*model.parameters(), *(each for each in states if isinstance(each, Tensor))]
+        number = len(self.epochs) + any(sums)
+        self._agree(all(map(math.isfinite, sums)), "the loss", number)
+        self._agree(finite(tensors), "a weight or a state of the optimizer", number)
+
+    def _agree(self, right: bool, what: str, epoch: int) -> None:
+        wrong = (
+            f"{what} is NaN or infinite in epoch {epoch}. No checkpoint holds it. Lower --lr, clip the "
+            "gradients (--clip-norm 1), or use --precision bf16 or fp32."
+        )
+        self.ranks.agree(None if right else wrong, status=1)
 
     def is_best(self, name: str) -> bool:
         """Return whether the last epoch is the best so far."""

@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Checkpoints:
     """The checkpoints of a run: folders, renamed when complete. The file `latest` names the current one."""
 
-    def __init__(self, folder: Path | None, ranks: "Ranks") -> None:
-        self.folder, self.ranks = folder, ranks
+    def __init__(self, folder: Path | None, ranks: "Ranks", keep: int = 1) -> None:
+        """`keep`: how many of the newest to keep, besides the best one, which the file `best` names."""
+        self.folder, self.ranks, self.keep = folder, ranks, keep
         if folder and ranks.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -42,8 +43,11 @@ class Checkpoints:
         return self.folder / name
 
     @contextmanager
-    def new(self, name: str) -> Iterator[Path]:
-        """Give the ranks a folder to write to, then make it the latest. All ranks must call this."""
+    def new(self, name: str, best: bool = False) -> Iterator[Path]:
+        """Give the ranks a folder to write to, then make it the latest. All ranks must call this.
+
+        `best`: keep it until another is better.
+        """
         whole = self.folder / f"checkpoint-{name}"
         partial = whole.with_suffix(".partial")
         if self.ranks.rank == 0:
@@ -61,13 +65,33 @@ class Checkpoints:
             partial.rename(whole)
             flush(self.folder)
             write(whole.with_name("latest"), whole.name + "\n")
-            for other in set(self.folder.glob("checkpoint-*")) - {whole}:
-                shutil.rmtree(other, ignore_errors=True)
+            if best:
+                write(whole.with_name("best"), whole.name + "\n")
+            self._remove_old()
+
+    def _remove_old(self) -> None:
+        marker = self.folder / "best"
+        best = marker.read_text().strip() if marker.exists() else ""
+        found = sorted((path for path in self.folder.glob("checkpoint-*")), key=age)
+        for path in found:
+            if path.suffix or (path not in found[-self.keep :] and path.name != best):
+                shutil.rmtree(path, ignore_errors=True)
 
     def restore_random(self, folder: Path, world_size: int) -> None:
         """Restore this rank's random numbers, unless the number of ranks has changed."""
         if world_size == self.ranks.world_size:
             set_random_state(read(folder / f"random-{self.ranks.rank}.pt"))
+
+
+def age(checkpoint: Path) -> list[int]:
+    """Return epoch and batch of a checkpoint; what is not complete comes first."""
+    return [] if checkpoint.suffix else [int(number) for number in checkpoint.name.split("-")[1:]]
+
+
+def finite(tensors: Iterable[torch.Tensor]) -> bool:
+    """Return whether none of the numbers, or of this rank's shards of them, is NaN or infinite."""
+    parts = (each.to_local() if hasattr(each, "to_local") else each for each in tensors)
+    return all(bool(each.isfinite().all()) for each in parts)
 
 
 def read(path: Path) -> Any:

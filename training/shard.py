@@ -4,21 +4,33 @@ from argparse import Namespace
 from functools import partial
 
 import torch
+import torch.distributed as dist
 from device import DTYPES
 from models import blocks
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import batch_norm
 
 
 def shard(model: nn.Module, options: Namespace) -> nn.Module:
     """Shard the weights over the ranks, in place: block by block, so that one block at a time is complete."""
+    mesh = mesh_of(next(model.parameters()).device.type, getattr(options, "replicas", 1))
     for block in blocks(model):
         if options.compile:
             block.compile()
-        fully_shard(block, mp_policy=policy(options))
+        fully_shard(block, mesh=mesh, mp_policy=policy(options))
     keep_norms(model)
-    return fully_shard(model, mp_policy=policy(options), reshard_after_forward=True)
+    return fully_shard(model, mesh=mesh, mp_policy=policy(options), reshard_after_forward=True)
+
+
+def mesh_of(device: str, replicas: int) -> DeviceMesh:
+    """Return the ranks as one row of shards, or (HSDP) as rows that each hold a whole model."""
+    world_size = dist.get_world_size()
+    if replicas == 1:
+        return init_device_mesh(device, (world_size,))
+    names = ("replicate", "shard")
+    return init_device_mesh(device, (replicas, world_size // replicas), mesh_dim_names=names)
 
 
 def policy(options: Namespace) -> MixedPrecisionPolicy:

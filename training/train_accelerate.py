@@ -73,7 +73,7 @@ class Training:
         self.module = self.accelerator.unwrap_model(self.model)
         self.model.broadcast_buffers = False  # by DDP in each step: `evaluate` does it when they are needed
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
-        self.checkpoints = Checkpoints(options.run_dir, ranks)
+        self.checkpoints = Checkpoints(options.run_dir, ranks, options.keep)
         self.stop = Stop(options, ranks)
         self.profile = Profile(ranks, options.run_dir, options.profile)
         torch.manual_seed(options.seed + ranks.rank)  # from here on, each rank has its own random numbers
@@ -170,7 +170,9 @@ class Training:
             return
         self.ranks.beat("checkpoint")
         self.report.flush()
-        with self.checkpoints.new(f"{epoch}-{batch}") as folder:
+        self.report.check(sums, self.module, self.optimizer.optimizer)
+        best = not batch and self.report.is_best(self.judge)
+        with self.checkpoints.new(f"{epoch}-{batch}", best) as folder:
             # With FSDP, every rank writes its shards; otherwise rank 0 writes everything.
             dcp.save(self.weights(), checkpoint_id=folder / "weights")
             if self.ranks.rank == 0:

@@ -72,7 +72,7 @@ class Training:
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
         # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down before the step.
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=options.precision == "fp16")
-        self.checkpoints = Checkpoints(options.run_dir, ranks)
+        self.checkpoints = Checkpoints(options.run_dir, ranks, options.keep)
         self.stop = Stop(options, ranks)
         self.profile = Profile(ranks, options.run_dir, options.profile)
         torch.manual_seed(options.seed + ranks.rank)  # from here on, each rank has its own random numbers
@@ -179,7 +179,9 @@ class Training:
             return
         self.ranks.beat("checkpoint")
         self.report.flush()
-        with self.checkpoints.new(f"{epoch}-{batch}") as folder:
+        self.report.check(sums, self.module, self.optimizer)
+        best = not batch and self.report.is_best(self.judge)
+        with self.checkpoints.new(f"{epoch}-{batch}", best) as folder:
             if self.ranks.rank == 0:
                 state = {
                     "epoch": epoch, "batch": batch, "sums": sums, "world_size": self.ranks.world_size,

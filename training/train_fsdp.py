@@ -18,7 +18,7 @@ from device import DTYPES, count_flops, out_of_memory_explained
 from images import load
 from models import build_model
 from optimize import Schedule, build_optimizer, keep_weight_decay
-from options import check_options, global_batch_size, parse_options, recorded
+from options import FSDP, check_options, global_batch_size, parse_options, recorded
 from profiling import Profile
 from ranks import Ranks, start
 from report import Meter, Report, export, progress
@@ -34,7 +34,7 @@ from torch.utils.data import Dataset
 
 def main() -> None:
     """Train from the latest checkpoint, or from the start."""
-    options = parse_options(framework="fsdp", strategy="fsdp")
+    options = parse_options(FSDP, framework="fsdp", strategy="fsdp")
     ranks = start(options)
     train, val, test = load(options, ranks)  # your own: datasets of (image, label); `val` may be None
     model = build_model(options, ranks.device)  # your own: a model with equal weights on all ranks
@@ -66,7 +66,7 @@ class Training:
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
         # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down before the step.
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=options.precision == "fp16")
-        self.checkpoints = Checkpoints(options.run_dir, ranks)
+        self.checkpoints = Checkpoints(options.run_dir, ranks, options.keep)
         self.stop = Stop(options, ranks)
         self.profile = Profile(ranks, options.run_dir, options.profile)
         torch.manual_seed(options.seed + ranks.rank)  # from here on, each rank has its own random numbers
@@ -169,7 +169,9 @@ class Training:
             return
         self.ranks.beat("checkpoint")
         self.report.flush()
-        with self.checkpoints.new(f"{epoch}-{batch}") as folder:
+        self.report.check(sums, self.model, self.optimizer)
+        best = not batch and self.report.is_best(self.judge)
+        with self.checkpoints.new(f"{epoch}-{batch}", best) as folder:
             # Every rank writes its shards, under names that any number of ranks can read.
             dcp.save(self.shards(), checkpoint_id=folder / "shards")
             if self.ranks.rank == 0:

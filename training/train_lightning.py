@@ -70,7 +70,7 @@ class Classifier(LightningModule):
         self.val_feed, self.judge = (self.feed(val), "val") if val else (self.test_feed, "test")
         self.report = Report(options, ranks, count_flops(model, train[0][0]))
         self.schedule = Schedule(options, ranks.world_size, len(self.train_feed))
-        self.checkpoints = Checkpoints(options.run_dir, ranks)
+        self.checkpoints = Checkpoints(options.run_dir, ranks, options.keep)
         self.profile = Profile(ranks, options.run_dir, options.profile)
         self.folder = self.checkpoints.find()
         self.latest = self.folder / "lightning" if self.folder else None
@@ -227,7 +227,9 @@ class Classifier(LightningModule):
             return
         self.ranks.beat("checkpoint")
         self.report.flush()
-        with self.checkpoints.new(f"{epoch}-{batch}") as folder:
+        self.report.check(sums, self.model, self.optimizers().optimizer)
+        best = not batch and self.report.is_best(self.judge)
+        with self.checkpoints.new(f"{epoch}-{batch}", best) as folder:
             self.trainer.save_checkpoint(folder / "lightning")
             if self.ranks.rank == 0:
                 state = {

@@ -3,11 +3,14 @@
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from training_launch import Ranks, Started
+from training_launch import TRAINING, Ranks, Started
+
+from tests.support.ranks import start
 
 SMALL = ("--task", "mnist", "--data", "synthetic", "--limit", "100", "--batch-size", "20")
 LONG = (*SMALL, "--epochs", "100000")
@@ -73,6 +76,45 @@ def test_a_loss_that_is_not_a_number_ends_the_run_in_one_line(
     for name in tmp_path.glob("*.jsonl"):
         for text in name.read_text().splitlines():
             json.loads(text, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_stop_after_a_nan_keeps_the_good_checkpoint(framework: str, ranks: Ranks, tmp_path: Path) -> None:
+    into = (*SMALL, "--optimizer", "sgd", "--run-dir", str(tmp_path), "--check-every", "2")
+    assert ranks(framework, *into, "--epochs", "1").returncodes == [0, 0]
+    before = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    poison = ("--epochs", "3", "--lr", "1e30")
+    run = ranks(framework, *into, *poison, SLURM_JOB_END_TIME="1")
+    assert run.returncodes == [1, 1], run.err
+    (line,) = run.errors
+    assert " is NaN or infinite in epoch 2. No checkpoint holds it." in line
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == before
+    assert ranks(framework, *into, "--epochs", "2").returncodes == [0, 0]
+
+
+@pytest.mark.parametrize(("framework", "number"), [("ddp", signal.SIGTERM), ("lightning", signal.SIGTERM)])
+def test_a_signal_to_a_rank_and_its_workers_saves_and_the_run_continues_exactly(
+    framework: str, number: signal.Signals, ranks: Ranks, tmp_path: Path
+) -> None:
+    """Slurm signals all processes of a step."""
+    flags = (*SMALL, "--epochs", "20", "--workers", "1", "--check-every", "1")
+    script = TRAINING / f"train_{framework}.py"
+    argv = [sys.executable, script, "--data-dir", ranks.data_dir, *flags, "--run-dir", tmp_path]
+    started = start([(argv, {})], tmp_path, cold=True)
+    wait_for(started, "epoch 2/")
+    os.killpg(started.processes[0].pid, number)
+    stopped = started.ended()
+    assert stopped.returncodes == [75], stopped.err
+    ended = ranks.run(f"train_{framework}", (*flags, "--run-dir", str(tmp_path)), [{}])
+    assert ended.ends == ranks("python", *flags).ends, ended.err
+
+
+def test_a_rank_without_an_address_is_refused_in_one_line(ranks: Ranks) -> None:
+    run = ranks.run("train_ddp", SMALL, [{"RANK": "0", "WORLD_SIZE": "2"}])
+    assert run.returncodes == [2]
+    assert run.err == (
+        "error: RANK is set, but not MASTER_ADDR and MASTER_PORT. Start with torchrun or srun, or set all.\n"
+    )
 
 
 def test_a_variable_of_accelerate_does_not_change_the_accumulation(ranks: Ranks) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 import torch
 from images import load
 from models import build_model
-from resume import Checkpoints
-from training_launch import Ranks, launched
+from resume import Checkpoints, finite
+from safetensors.torch import load_file
+from training_launch import TRAINING, Ranks, launched, run_together
 from training_options import ALONE, CPU, settled
 
 SMALL = ("--data", "synthetic", "--limit", "205", "--batch-size", "20")
@@ -127,6 +129,51 @@ def test_only_rank_0_reads_which_checkpoint_is_the_latest(tmp_path: Path) -> Non
     )
     assert Checkpoints(tmp_path, second).find() == tmp_path / "checkpoint-2-0"
     assert given == [None]
+
+
+def test_copies_of_shards_train_like_shards_and_go_on_with_another_number(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    """HSDP: two copies of the model on four ranks."""
+    into = (*TRAIN, "--run-dir", str(tmp_path))
+    first = ranks("fsdp", *into, "--replicas", "2", "--epochs", "1", "--clip-norm", "1", ranks=4)
+    assert first.returncodes == [0] * 4, first.err
+    plain = ranks("fsdp", *TRAIN, "--epochs", "1", "--clip-norm", "1", ranks=4)
+    assert [float(loss) for loss, _ in first.ends.values()] == pytest.approx(
+        [float(loss) for loss, _ in plain.ends.values()], rel=1e-3
+    )
+    assert ranks("fsdp", *into).returncodes == [0, 0]
+
+
+def test_the_weights_are_exported_as_safetensors(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks("python", *TRAIN, "--run-dir", str(tmp_path)).returncodes == [0]
+    assert ranks_exit("export", str(tmp_path)) == 0
+    exported = load_file(tmp_path / "model-final.safetensors")
+    weights = torch.load(tmp_path / "model-final.pt", weights_only=True)
+    assert all(torch.equal(exported[name], weights[name]) for name in weights)
+    assert ranks_exit("export", str(tmp_path), "--best") == 1
+
+
+def ranks_exit(program: str, *words: str) -> int:
+    return run_together([([sys.executable, TRAINING / f"{program}.py", *words], {})], TRAINING).returncode
+
+
+def test_the_newest_checkpoints_and_the_best_one_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, ONE_RANK, keep=2)
+    for epoch in range(8, 13):  # 9 comes before 10
+        with checkpoints.new(f"{epoch}-0", best=epoch == 9):
+            pass
+    (tmp_path / "checkpoint-13-0.partial").mkdir()
+    assert {path.name for path in tmp_path.glob("checkpoint-*[0-9]")} == {
+        "checkpoint-9-0", "checkpoint-11-0", "checkpoint-12-0",
+    }  # fmt: skip
+    assert (tmp_path / "best").read_text() == "checkpoint-9-0\n"
+    assert checkpoints.find() == tmp_path / "checkpoint-12-0"
+
+
+@pytest.mark.parametrize(("number", "right"), [(1.0, True), (float("nan"), False), (float("inf"), False)])
+def test_numbers_that_are_not_finite_are_found(number: float, right: bool) -> None:
+    assert finite([torch.ones(2), torch.tensor([0.0, number])]) is right
 
 
 def test_fsdp_gathers_convolutions_in_bf16_and_keeps_weights_and_statistics_in_fp32(ranks: Ranks) -> None:

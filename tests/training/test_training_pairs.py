@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from images import patterns
-from options import DDP, FLAGS, STRATEGY, TASKS
+from options import DDP, FLAGS, FSDP, STRATEGY, TASKS
 from training_launch import Ranks
 
 Row = dict[str, object]
@@ -56,8 +56,10 @@ VALUES: dict[str, tuple[object, ...]] = {
     "bucket_mb": (1, 25),
     "static_graph": ON_OFF,
     "strategy": ("ddp", "fsdp"),
+    "replicas": (1,),  # 2 is refused on one rank: see below
     "run_dir": (None, RUN_DIR),
     "save_every": (1, 2),
+    "keep": (1, 2),
     "margin": (0, 60),
     "check_every": (1, 10),
     "log_every": (1, 50),
@@ -137,8 +139,8 @@ def names(flags: object) -> frozenset[str]:
 NO_FSDP = frozenset({("strategy", "fsdp")})
 SCRIPTS = [
     Script("train_ddp", names(DDP), REFUSED),
-    Script("train_fsdp", frozenset(), REFUSED, "checkpoint_activations",
-           frozenset({("channels_last", True)})),
+    Script("train_fsdp", names(FSDP), REFUSED, "checkpoint_activations",
+           frozenset({("channels_last", True), ("replicas", 2)})),
     Script("train_lightning", names(DDP) | names(STRATEGY), REFUSED | REFUSED_FSDP, "strategy"),
     Script("train_accelerate", names(DDP) | names(STRATEGY), REFUSED, "strategy",
            NO_FSDP | {("precision", "fp16")}),
@@ -221,7 +223,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
 
 
 def test_every_flag_has_values() -> None:
-    assert set(VALUES) == names(FLAGS) | names(DDP) | names(STRATEGY) | {"task"}
+    assert set(VALUES) == names(FLAGS) | names(DDP) | names(FSDP) | names(STRATEGY) | {"task"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)

@@ -54,9 +54,9 @@ class Checkpoints:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
         self.ranks.gather(None)
-        yield partial
         torch.save(random_state(), partial / f"random-{self.ranks.rank}.pt")
         flush(partial / f"random-{self.ranks.rank}.pt")  # rank 0 cannot flush what another node has written
+        yield partial
         self.ranks.gather(None)  # all ranks have written their part
         if self.ranks.rank == 0:
             shutil.rmtree(whole, ignore_errors=True)

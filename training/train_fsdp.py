@@ -68,6 +68,8 @@ class Training:
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=options.precision == "fp16")
         self.checkpoints = Checkpoints(options.run_dir, ranks, options.keep)
         self.stop = Stop(options, ranks)
+        # For the thread that writes shards: its messages must not mix with those of the training.
+        self.group, self.pending = dist.new_group(backend="gloo"), None
         self.profile = Profile(ranks, options.run_dir, options.profile)
         torch.manual_seed(options.seed + ranks.rank)  # from here on, each rank has its own random numbers
 
@@ -89,6 +91,7 @@ class Training:
         epoch, batch, sums = self.restore()
         while not self.report.finished(self.judge):
             train = self.train_epoch(epoch, batch, sums)
+            self.finish_save()  # before a loss that is not finite may end the run
             epoch, batch, sums = epoch + 1, 0, [0.0] * 3
             lr = self.schedule.lr(self.schedule.done(epoch) - 1)
             self.report.epoch(train, self.evaluate(self.val), lr, self.judge)
@@ -98,8 +101,10 @@ class Training:
             if finished or leaving or epoch % self.options.save_every == 0:
                 self.save(epoch, batch, sums)
             if leaving:
+                self.finish_save()
                 self.stop.leave(self.schedule.done(epoch, batch))
         self.profile.stop()
+        self.finish_save()
         self.report.end(self.model, self.evaluate(self.test) if self.judge == "val" else None)
         self.export("final")
 
@@ -125,6 +130,7 @@ class Training:
                 self.step(number, loss)
                 if batch + 1 < len(feed) and self.stop.due():
                     self.save(epoch, batch + 1, meter.totals())
+                    self.finish_save()
                     self.stop.leave(self.schedule.done(epoch, batch + 1))
             self.ranks.beat("next batch")
         meter.stop()
@@ -167,20 +173,32 @@ class Training:
         """Save what a continued run needs, after `batch` batches of `epoch`. All ranks must call this."""
         if not self.options.run_dir:
             return
+        self.finish_save()  # first: the check may end the run
         self.ranks.beat("checkpoint")
         self.report.flush()
         self.report.check(sums, self.model, self.optimizer)
         best = not batch and self.report.is_best(self.judge)
-        with self.checkpoints.new(f"{epoch}-{batch}", best) as folder:
-            # Every rank writes its shards, under names that any number of ranks can read.
-            dcp.save(self.shards(), checkpoint_id=folder / "shards")
-            if self.ranks.rank == 0:
-                state = {
-                    "epoch": epoch, "batch": batch, "sums": sums, "world_size": self.ranks.world_size,
-                    "options": recorded(self.options, self.ranks.world_size), "report": self.report.state(),
-                    "scaler": self.scaler.state_dict(),
-                }  # fmt: skip
-                torch.save(state, folder / "state.pt")
+        new = self.checkpoints.new(f"{epoch}-{batch}", best)
+        folder = new.__enter__()
+        if self.ranks.rank == 0:
+            state = {
+                "epoch": epoch, "batch": batch, "sums": sums, "world_size": self.ranks.world_size,
+                "options": recorded(self.options, self.ranks.world_size), "report": self.report.state(),
+                "scaler": self.scaler.state_dict(),
+            }  # fmt: skip
+            torch.save(state, folder / "state.pt")
+        # Every rank writes its shards, under names that any number of ranks can read, while the next epoch
+        # trains on: this call only copies them to the memory of the CPU.
+        shards = dcp.async_save(self.shards(), checkpoint_id=folder / "shards", process_group=self.group)
+        self.pending = new, shards
+
+    def finish_save(self) -> None:
+        """Wait until the shards are written; this is then the latest checkpoint. All ranks must call this."""
+        if self.pending:
+            self.ranks.beat("checkpoint")
+            (new, shards), self.pending = self.pending, None
+            shards.result()
+            new.__exit__(None, None, None)
 
     def shards(self) -> dict[str, Any]:
         """Return this rank's shards of the model and the optimizer. All ranks must call this."""

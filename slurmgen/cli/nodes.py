@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 from click.exceptions import Exit
 
-from slurmgen.cli.job_objects import Preflight
+from slurmgen.cli.job_objects import BadNodeList, Copied, Preflight
 from slurmgen.cli.options import cache_dir, json_option, project_dir, route_options, site_option, via_option
-from slurmgen.cli.output import Command, print_json, say
+from slurmgen.cli.output import Command, columns, print_json, say
 from slurmgen.cli.submit_output import Printer, follow_job, printed, show
 from slurmgen.errors import RequestError
 from slurmgen.files import PREFLIGHT, bundled
@@ -80,8 +80,6 @@ def nodes_command(
         _clear(place, cleared)
     nodes = BadNodes().current(place)
     if as_json:
-        from slurmgen.cli.job_objects import BadNodeList
-
         print_json(BadNodeList(nodes=list(nodes)))
     else:
         _print_table(nodes)
@@ -132,14 +130,11 @@ def _clear(place: "Place | None", names: Sequence[str]) -> None:
 
 
 def _print_table(nodes: "Sequence[BadNode]") -> None:
-    rows = [HEADINGS, *map(_cells, nodes)]
     if not nodes:
         click.echo("no bad node is remembered", err=True)
         return
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    for line in columns([HEADINGS, *map(_cells, nodes)]):
+        click.echo(line)
 
 
 def _cells(node: "BadNode") -> tuple[str, ...]:
@@ -241,16 +236,14 @@ def _copy(folder: Path, as_json: bool) -> None:
     shutil.copytree(bundled(PREFLIGHT), folder, ignore=shutil.ignore_patterns("__pycache__"))
     say(f"copied the program that checks nodes to {folder.name}/")
     if as_json:
-        from slurmgen.cli.job_objects import Copied
-
         print_json(Copied(folder=folder.name))
 
 
 def _run(check: NodeCheck, how: How, *, dry_run: bool, as_json: bool) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
     if dry_run:
-        with ready(check, how, Printer(), connects=False) as made:
-            show(made.arrays[0], as_json)
+        with ready(check, how, Printer(), connects=False) as ((prepared, *_), _login):
+            show(prepared, as_json)
         return
     printer = Printer()
     with printed(check, how, printer) as (outcome,):

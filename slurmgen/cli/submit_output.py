@@ -10,7 +10,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.job_objects import Awaited, DryRun, Submitted
+from slurmgen.cli.job_objects import Awaited, DryRun, Submitted, SubmittedList
 from slurmgen.cli.log_output import follow_to_end
 from slurmgen.cli.options import say_excluded
 from slurmgen.cli.output import print_json, print_script, say
@@ -130,8 +130,6 @@ def print_ids(
     if len(outcomes) == 1 and not is_group:
         print_id(outcomes[0], as_json, make)
     elif as_json:
-        from slurmgen.cli.job_objects import SubmittedList
-
         print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
     else:
         for outcome in outcomes:

@@ -10,7 +10,7 @@ from slurmgen.ledger.races import Races
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.dependencies import After, is_met, option
+from slurmgen.slurm.dependencies import After, is_met
 from slurmgen.slurm.replies import GONE
 from slurmgen.status.job import Dependency, Job, job_id
 from slurmgen.status.lookup import LAST, is_id, require_settled, winner_of
@@ -210,8 +210,3 @@ def _is_over(dependency: Dependency, report: Report) -> bool:
         f"which is {report.state}",
         f"Submit that job again first, or wait for its end in any way with --after any:{dependency.job.id}.",
     )
-
-
-def as_option(dependencies: Sequence[Dependency]) -> str:
-    """The value of --dependency; empty for none."""
-    return option((one.type, one.job.id) for one in dependencies)

@@ -107,7 +107,7 @@ def proposed_for(original: Original, report: Report | None, connections: Connect
     wanted = Resubmission(original=original)
     if not original.kept.batch_script:
         wanted.spec().plan()
-    return proposed(wanted, report, connections) if report else None
+    return proposed(wanted, report, connections.use) if report else None
 
 
 class _Pooled(Observer):
@@ -359,8 +359,8 @@ def _preview(request: Request, given: dict[str, str]) -> Response:
     connections = state_of(request).connections
     try:
         original, form = _original(request), Form.of(given)
-        with ready(*wanted_by(original, form), _Pooled(connections)) as again:
-            made = again.arrays[0].submission
+        with ready(*wanted_by(original, form), _Pooled(connections)) as ((prepared, *_), _):
+            made = prepared.submission
         with connections.use(original.job.route) as transport:
             before = original_script(transport, original)
     except SlurmgenError as error:

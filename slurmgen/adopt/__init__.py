@@ -43,9 +43,7 @@ def adopt(
     """The job of a batch script as a request.
 
     Args:
-        text: the script.
         file: its path, for the name of the job.
-        site: the cluster that it is compared for.
         defaults: `[defaults]` of slurmgen.toml, which counts for the job too.
         name: the name of the job in slurmgen.toml; default: that of the file.
 
@@ -94,14 +92,10 @@ def _with_secrets(request: Request, names: tuple[str, ...], site: Site, defaults
 
 def _notes(script: Script, request: Request) -> Iterator[str]:
     """How the script of slurmgen runs differently as a whole."""
-    if request.before and not _stops(script):
+    if request.before and not any("errexit" in command.settings for command in script.commands):
         yield _STOPS
     if not _BASH.fullmatch(script.first_line):
         yield f"the script of slurmgen begins with `#!/bin/bash`, not with `{script.first_line}`"
-
-
-def _stops(script: Script) -> bool:
-    return any("errexit" in command.settings for command in script.commands)
 
 
 def _job_name(file: str) -> str:

@@ -1,7 +1,7 @@
 """The program of a script: its launcher, ranks and options, as a job of slurmgen.toml."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -51,21 +51,17 @@ class Adapter(NamedTuple):
     "Options that slurmgen sets itself."
     fields: dict[str, str]
     "Options that are fields of a request."
-    flag: Callable[[str], str]
-    "How the launcher writes an option."
+    mark: str = "-"
+    "What the launcher writes between the words of an option."
 
-
-def _dashes(name: str) -> str:
-    return f"--{name}"
-
-
-def _underscores(name: str) -> str:
-    return f"--{name.replace('-', '_')}"
+    def flag(self, name: str) -> str:
+        """How the launcher writes an option."""
+        return f"--{name.replace('-', self.mark)}"
 
 
 ADAPTERS = {
     "torchrun": Adapter(
-        "ddp", _MEETING | {"nnodes", "nproc-per-node", "standalone", "use-env", "module"}, {}, _dashes
+        "ddp", _MEETING | {"nnodes", "nproc-per-node", "standalone", "use-env", "module"}, {}
     ),
     "accelerate": Adapter(
         "accelerate",
@@ -76,7 +72,7 @@ ADAPTERS = {
             """.split()
         ),
         {"config-file": "launcher_config", "mixed-precision": "mixed_precision"},
-        _underscores,
+        "_",
     ),
     "deepspeed": Adapter(
         "deepspeed",
@@ -87,7 +83,6 @@ ADAPTERS = {
             """.split()
         ),
         {},
-        _dashes,
     ),
 }
 
@@ -288,7 +283,6 @@ def value_of(raw: str, single: Iterable[str] = ()) -> str | None:
     """The value for which slurmgen writes a word of the same meaning; None if there is none.
 
     Args:
-        raw: the word as the script has it.
         single: variables of the script that are one word without quotes.
     """
     text, at = "", 0

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import structs
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -34,7 +33,7 @@ from slurmgen.sites.nodes import Place, places_of
 from slurmgen.slurm import units
 from slurmgen.sync.files import check_replaced, missing_files
 from slurmgen.text import counted, listed, toml_key, toml_value
-from slurmgen.web.pages import Settings, fields, page, settings_of
+from slurmgen.web.pages import Settings, page, settings_of, with_fields
 from slurmgen.web.sites import profiles
 
 MOST_TEXT = 20_000
@@ -517,13 +516,9 @@ def show(request: Request) -> Response:
     )
 
 
-async def answer(request: Request) -> Response:
+@with_fields
+def answer(request: Request, texts: dict[str, str]) -> Response:
     """The script of a filled form, or why there is none."""
-    texts = await fields(request)
-    return await run_in_threadpool(_answered, request, texts)
-
-
-def _answered(request: Request, texts: dict[str, str]) -> Response:
     settings, shown, unknown = settings_of(request), texts.pop(_SHOWN, ""), texts.pop(_UNKNOWN, "")
     texts = {"site": DEFAULT_SITE} | texts | ({unknown: ""} if unknown else {})
     of_site: dict[str, Any] = {"hints": None}

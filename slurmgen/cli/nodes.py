@@ -13,7 +13,7 @@ from click.exceptions import Exit
 from slurmgen.cli.job_objects import BadNodeList, Copied, Preflight
 from slurmgen.cli.options import cache_dir, json_option, project_dir, route_options, site_option, via_option
 from slurmgen.cli.output import Command, columns, print_json, say
-from slurmgen.cli.submit_output import Printer, follow_job, printed, show
+from slurmgen.cli.submit_output import Printer, follow_log, printed, show
 from slurmgen.errors import RequestError
 from slurmgen.files import PREFLIGHT, bundled
 from slurmgen.ledger.bad_nodes import BadNode, BadNodes, Place, bad_node, in_one_line, is_node_name
@@ -73,7 +73,7 @@ def nodes_command(
     _check(site, via, added, because, days, bool(cleared or clear_all))
     if cleared and clear_all:
         raise click.UsageError("--clear and --clear-all exclude each other.")
-    place = _place(site, via)
+    place = Place(load_site(site, project_dir()).name, via == "twin") if site else None
     if place and added and because:
         _add(place, added, because, days)
     elif cleared or clear_all:
@@ -103,11 +103,6 @@ def _check(
         raise click.UsageError("--days is not a number.")
     if not added and (because is not None or days is not None):
         raise click.UsageError("--because and --days need --add.")
-
-
-def _place(site: str | None, via: str | None) -> "Place | None":
-    """The site or its twin; None for all."""
-    return Place(load_site(site, project_dir()).name, via == "twin") if site else None
 
 
 def _add(place: "Place", names: Sequence[str], because: str, days: float | None) -> None:
@@ -249,7 +244,7 @@ def _run(check: NodeCheck, how: How, *, dry_run: bool, as_json: bool) -> None:
     with printed(check, how, printer) as (outcome,):
         route = printer.arrays[0].route
         try:
-            follow_job(outcome, route, err=as_json)
+            follow_log(outcome.transport, outcome.record, route, err=as_json)
         except Exit as end:
             checked = None
             if not end.exit_code:

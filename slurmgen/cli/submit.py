@@ -24,7 +24,6 @@ from slurmgen.cli.submit_output import (
     LinePrinter,
     Printer,
     announced,
-    follow_job,
     follow_log,
     print_ids,
     printed,
@@ -244,7 +243,7 @@ def _submit(work: Work, how: How, follow: bool, as_json: bool) -> None:
             key = outcomes[0].record.part_of
             say(f"these jobs are the group {key}, which status, wait and cancel take like an id")
         elif follow:  # an array was refused
-            follow_job(outcomes[0], printer.arrays[0].route)
+            follow_log(outcomes[0].transport, outcomes[0].record, printer.arrays[0].route)
 
 
 def _show(work: Work, how: How, as_json: bool) -> None:
@@ -338,7 +337,7 @@ def _submit_first(
             return
         with submit_first(job, logins, say, partial(_print_first, as_json)) as runner:
             if follow:
-                follow_log(runner.connected(), runner.record, runner.job.id, runner.route)
+                follow_log(runner.connected(), runner.record, runner.route)
 
 
 def _check(options: JobOptions, sites: tuple[str, ...], how: How) -> None:

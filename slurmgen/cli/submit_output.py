@@ -22,7 +22,6 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS
 from slurmgen.slurm.units import readable_size
 from slurmgen.status.job import find_log, job_id
@@ -224,15 +223,9 @@ def check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
+def follow_log(transport: Transport, record: Record, route: Route, *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    follow_log(outcome.transport, outcome.record, job_id(outcome.record), route, err=err)
-
-
-def follow_log(
-    transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
-) -> None:
-    """`follow_job` for a job that is recorded."""
+    job = job_id(record)
     path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":

@@ -85,7 +85,9 @@ def command(
     part = Part(start=start, tail=tail, rank=rank, stderr=stderr)
     jobs = find_jobs(job_ids, site, **options)
     if as_json:
-        return _print_metadata(jobs, part, several=len(job_ids) > 1)
+        logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
+        print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
+        return int(any(gone for _, gone in logs))
     if follow:
         return _follow(jobs, part)
     return _print_logs(jobs, part)
@@ -127,13 +129,6 @@ def _print_logs(jobs: list[Job], part: Part) -> int:
         return _show(transport, job, path, part)
 
     return int(any(for_each(jobs, connect, show)))
-
-
-def _print_metadata(jobs: list[Job], part: Part, *, several: bool) -> int:
-    """Print where logs are, as JSON; returns 1 if one was pruned."""
-    logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
-    print_jobs([log for log, _ in logs], several=several)
-    return int(any(gone for _, gone in logs))
 
 
 def _show(transport: Transport, job: Job, path: str, part: Part) -> bool:

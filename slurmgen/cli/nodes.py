@@ -139,7 +139,6 @@ def _cells(node: "BadNode") -> tuple[str, ...]:
     return tuple(map(visible, (*cells, finding)))
 
 
-NAME = "preflight"
 _TIME = "00:10:00"
 _COMMANDLINE = ParameterSource.COMMANDLINE
 _HOW_TO_REPEAT = (
@@ -150,7 +149,7 @@ _HOW_TO_REPEAT = (
 
 
 @click.command(
-    NAME,
+    "preflight",
     cls=Command,
     examples={
         "slurmgen preflight --site daic --nodes 2": "Check two nodes",

@@ -244,16 +244,6 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def discover_cluster(name: str, options: dict[str, Any]) -> Discovery:
-    """What a cluster reports, for a new profile; `options` are those of the route.
-
-    Raises:
-        RemoteError: it cannot be reached, or has no Slurm.
-    """
-    with connect(_route(None, name, options)) as transport:
-        return _query(transport, options["host"])[0]
-
-
 def _query(transport: Transport, host: str | None) -> tuple[Discovery, str]:
     """What the cluster reports, and the name that Slurm gives it.
 
@@ -435,7 +425,8 @@ def _discover(
         if options["host"]:
             raise click.UsageError("--from-discover and --host name the login host twice.")
         options["host"] = from_discover
-    found = discover_cluster(name, options)
+    with connect(_route(None, name, options)) as transport:
+        found, _ = _query(transport, options["host"])
     facts = {
         fact.keys: Stated(
             fact.keys, fact.value, DISCOVERED, f"seen {_today()} by {command_name(fact.command)}"

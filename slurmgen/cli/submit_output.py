@@ -152,9 +152,9 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
     folder = f"its folder on {where} is {done.folder}"
     if done.earlier:
         when = datetime.fromtimestamp(done.seconds, UTC).isoformat(timespec="seconds")
-        say(
-            f"job {done.job} is the earlier submission, of {when}; {folder}.{_older_files(prepared, outcome)}"
-        )
+        files = "It runs the files of that time; --again submits the current ones."
+        older = f" {files}" if done.snapshot != prepared.submission.content.hash else ""
+        say(f"job {done.job} is the earlier submission, of {when}; {folder}.{older}")
     else:
         say(f"submitted job {done.job}; {folder}")
     for one in outcome.waits:
@@ -164,12 +164,6 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
             say(f"it does not wait for job {one.name}, which {WORDS[one.type]}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
-
-
-def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
-    if outcome.submitted.snapshot == prepared.submission.content.hash:
-        return ""
-    return " It runs the files of that time; --again submits the current ones."
 
 
 def announced(job: JobSpec) -> JobSpec:

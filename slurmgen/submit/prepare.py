@@ -97,7 +97,8 @@ def project_content(
         if route.via != "ssh":
             _refuse_nesting(parent, project_dir)
         content, commit = _read(files, project_dir, how.max_size)
-    return ProjectContent(files, content, commit, parent, _sent(route, parent))
+    sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
+    return ProjectContent(files, content, commit, parent, sent)
 
 
 @contextmanager
@@ -123,10 +124,6 @@ def stored_content(record: Record) -> ProjectContent:
 def parent_of(record: Record) -> str:
     """The folder of the project on the cluster, from the run folder of one of its jobs."""
     return record.folder.removesuffix(f"/runs/{PurePosixPath(record.folder).name}")
-
-
-def _sent(route: Route, parent: str) -> Sent:
-    return Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
 
 
 def _check_reachable(site: Site, parent: str) -> None:

@@ -451,13 +451,10 @@ def run(
         try:
             winner = Contest(race, runners, say).winner()
         except KeyboardInterrupt:
-            raise Interrupted(_interrupted(runners), hint(race)) from None
+            sites = [runner.route.site for runner in runners if runner.has_job]
+            when = f"while jobs wait at {listed(sites)}" if sites else "before a job waited"
+            raise Interrupted(f"interrupted {when}", hint(race)) from None
         say(f"{winner.name} runs the program")
         announce(winner, cancel_losers(race, winner, runners, connect, say))
         Races().finish(race)
         yield winner
-
-
-def _interrupted(runners: Sequence[Runner]) -> str:
-    sites = [runner.route.site for runner in runners if runner.has_job]
-    return f"interrupted while jobs wait at {listed(sites)}" if sites else "interrupted before a job waited"

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project, table_of
 from slurmgen.config.user import FILE_NAME as PERSONAL
 from slurmgen.config.user import Personal
-from slurmgen.errors import Offer, RequestError, SlurmgenError, cleared, did_you_mean, parts
+from slurmgen.errors import RequestError, SlurmgenError, cleared, did_you_mean, parts
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec, spec_of_options
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan import Plan
@@ -530,10 +530,11 @@ def answer(request: Request, texts: dict[str, str]) -> Response:
         return page(request, "generator_answer.html", answer=shown_answer, labels=LABELS, **of_site)
     except SlurmgenError as error:
         field = next((name for name in error.fields if name in LABELS), "")
+        has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
         refusal: dict[str, Any] = {
             "texts": [*parts(f"{error.marked[0]}. "), *parts(error.marked[1])],
             "field": field,
-            "offers": tuple(dict.fromkeys((*error.offers, *_emptied(field, texts)))),
+            "offers": tuple(dict.fromkeys((*error.offers, *(cleared(field) if has_value else ())))),
             "labels": LABELS,
         }
         reply = page(request, "generator_refusal.html", **refusal, **of_site)
@@ -543,11 +544,6 @@ def answer(request: Request, texts: dict[str, str]) -> Response:
 
 def _spec_of(settings: Settings) -> SpecOf:
     return spec_without_project if settings.public else spec_in_project
-
-
-def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
-    has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
-    return cleared(field) if has_value else ()
 
 
 def _of_site(settings: Settings, texts: Mapping[str, str]) -> dict[str, Any]:

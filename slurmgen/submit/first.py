@@ -226,8 +226,9 @@ def enter(job: FirstJob, logins: Logins, say: Say) -> tuple[Race, list[Runner]]:
         say(f"continuing the race {race.key} of an earlier command")
 
     def prepare(entry: Record) -> Made:
-        partition = recorded_request(entry).request.partition
-        return new.get(entry.key) or job.made(race.key, entry.site, partition)
+        if made := new.get(entry.key):
+            return made
+        return job.made(race.key, entry.site, recorded_request(entry).request.partition)
 
     def runner(entry: Record) -> Runner:
         return Runner(race, entry, job.at(entry.site)[1], partial(prepare, entry), logins.take, say)

@@ -22,14 +22,14 @@ from slurmgen.adopt.body import Body, from_body
 from slurmgen.adopt.facts import Difference, differences, facts, shape_of
 from slurmgen.adopt.header import from_header, may_leave_out_nodes
 from slurmgen.adopt.own import from_rendered, site_of
-from slurmgen.adopt.program import Adopted, Line
+from slurmgen.adopt.program import Adopted
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script, read
 from slurmgen.plan import resolve
 from slurmgen.render import render
 from slurmgen.request.model import NONE, Request, merge
 from slurmgen.request.text import command_line
-from slurmgen.secret_names import without_secrets
+from slurmgen.secret_names import Line, without_secrets
 from slurmgen.sites.model import Site
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -68,7 +68,7 @@ def adopt(
         request=request,
         replaced=tuple(sorted(body.replaced, key=lambda one: one.line)),
         lost=tuple(sorted([*lost, *body.lost, *problems], key=lambda one: one.line)),
-        secrets=tuple(Line(*one) for one in left_out),
+        secrets=left_out,
         source=text,
         notes=tuple(_notes(script, request)),
     )

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from slurmgen.adopt.facts import SHAPE, cpus_per_task, memory, other_resources, seconds, shape_of
-from slurmgen.adopt.program import Line
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
+from slurmgen.secret_names import Line
 from slurmgen.slurm import sbatch_options, units
 
 _FIELDS = {"account": "account", "partition": "partition", "qos": "qos", "job-name": "name"}

@@ -14,6 +14,7 @@ from slurmgen.lint.reader.source import UNKNOWN, Budget
 from slurmgen.lint.reader.words import Word
 from slurmgen.plan.step import MODULE_NAME
 from slurmgen.request.model import Request
+from slurmgen.secret_names import Line
 from slurmgen.slurm.shell import PER_TASK, unprintable, variables_in
 
 Fields = dict[str, Any]
@@ -230,15 +231,6 @@ def _ranks_changes(script: Script, launch: Launch) -> Iterator[str]:
     each = launch.options.number("nproc-per-node")
     if each is not None and gpus and each != gpus:
         yield f"--nproc-per-node={each}; slurmgen starts one rank per GPU, {gpus} on each node"
-
-
-class Line(Struct, frozen=True):
-    """A line of the script that is not in the request as it is."""
-
-    line: int
-    "Counted from 1."
-    text: str
-    why: str
 
 
 class Adopted(Struct, frozen=True, kw_only=True):

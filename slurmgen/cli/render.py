@@ -129,9 +129,7 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     preflight = missing_preflight(plan, job.project_dir) if write else []
     warnings = [*placement.warnings(plan).values(), *missing_files(plan, job.project_dir), *preflight]
     warnings += job.warnings(plan)
-    shown = (
-        f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text).lines
-    )
+    shown = (f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text)[2])
     warnings += [f"{fact}; name its variable in `secrets`, see docs/secrets.md" for fact in shown]
     warnings += [
         f"{key} of {PERSONAL} is not used for a script in a file; write it into slurmgen.toml"

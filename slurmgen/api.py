@@ -141,11 +141,8 @@ def _submit_first(job: Plan | JobSpec, sites: Sequence[str], how: How, observer:
         how=how,
         observe=lambda: observer,
     )
-    with (
-        Logins(open_route) as logins,
-        submit_first(first, logins, _log.info, lambda _race, _won: None) as won,
-    ):
-        return won.runner.record
+    with Logins(open_route) as logins, submit_first(first, logins, _log.info, lambda *_: None) as winner:
+        return winner.record
 
 
 @overload

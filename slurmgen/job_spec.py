@@ -272,7 +272,6 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         """The batch script of a plan, by the project's own templates where it has some.
 
         Args:
-            plan: the plan.
             cache_dir: a private folder for compiled templates.
 
         Raises:
@@ -360,8 +359,6 @@ def understood(
 
     Args:
         options: what the caller asks for.
-        project: slurmgen.toml.
-        project_dir: its folder.
         folder: the folder that a path of the argument is relative to.
 
     Raises:

@@ -10,6 +10,8 @@ from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from msgspec import Struct
+
 _NAME = re.compile(
     r"(\w+_)?(API_?KEY|KAGGLE_KEY|TOKEN|SECRET(_KEY)?|PASSWORD|PASSWD|PASSPHRASE|ACCESS_KEY(_ID)?|AUTH_KEY|PRIVATE_KEY"
     r"|CREDENTIALS?)",
@@ -155,24 +157,13 @@ _VARIABLES = {
 "The variables that the programs of these services read."
 
 
-class LeftOut(NamedTuple):
-    """A line in which a value is left out."""
+class Line(Struct, frozen=True):
+    """A line of a script that is not taken over as it is."""
 
     line: int
     "Counted from 1."
     text: str
-    "What it was."
     why: str
-
-
-class Cleaned(NamedTuple):
-    """A script without the values of its secrets."""
-
-    text: str
-    names: tuple[str, ...]
-    "The variables that the job should get as secrets."
-    lines: tuple[LeftOut, ...]
-    "Where values were left out."
 
 
 class _Found(NamedTuple):
@@ -184,11 +175,13 @@ class _Found(NamedTuple):
     what: str
 
 
-def without_secrets(text: str) -> Cleaned:
+def without_secrets(text: str) -> tuple[str, tuple[str, ...], tuple[Line, ...]]:
     """A script in which each secret is replaced: by its variable where that works, else by `REDACTED`.
 
-    >>> without_secrets("export HF_TOKEN=hunter2").text
-    'export HF_TOKEN="$HF_TOKEN"'
+    Also the variables that the job should get as secrets, and the lines in which values were left out.
+
+    >>> without_secrets("export HF_TOKEN=hunter2")[:2]
+    ('export HF_TOKEN="$HF_TOKEN"', ('HF_TOKEN',))
     """
     found = _without_overlaps(sorted(_found(text), key=lambda one: (one.start, -one.end, one.name == "")))
     values = {text[one.start : one.end].strip("\"'") for one in found}
@@ -202,8 +195,8 @@ def without_secrets(text: str) -> Cleaned:
             cleaned = cleaned.replace(value, LEFT_OUT)
     names = dict.fromkeys(one.name for one in found if one.name)
     starts = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
-    lines = tuple(LeftOut(bisect_right(starts, one.start), one.what, _why(one)) for one in found)
-    return Cleaned(cleaned, tuple(names), lines)
+    lines = tuple(Line(bisect_right(starts, one.start), one.what, _why(one)) for one in found)
+    return cleaned, tuple(names), lines
 
 
 def _why(one: _Found) -> str:

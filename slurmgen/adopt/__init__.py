@@ -22,14 +22,14 @@ from slurmgen.adopt.body import Body, from_body
 from slurmgen.adopt.facts import Difference, differences, facts, shape_of
 from slurmgen.adopt.header import from_header, may_leave_out_nodes
 from slurmgen.adopt.own import from_rendered, site_of
-from slurmgen.adopt.program import Adopted, Line
+from slurmgen.adopt.program import Adopted
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script, read
 from slurmgen.plan import resolve
 from slurmgen.render import render
 from slurmgen.request.model import NONE, Request, merge
 from slurmgen.request.text import command_line
-from slurmgen.secret_names import without_secrets
+from slurmgen.secret_names import Line, without_secrets
 from slurmgen.sites.model import Site
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -43,9 +43,7 @@ def adopt(
     """The job of a batch script as a request.
 
     Args:
-        text: the script.
         file: its path, for the name of the job.
-        site: the cluster that it is compared for.
         defaults: `[defaults]` of slurmgen.toml, which counts for the job too.
         name: the name of the job in slurmgen.toml; default: that of the file.
 
@@ -70,7 +68,7 @@ def adopt(
         request=request,
         replaced=tuple(sorted(body.replaced, key=lambda one: one.line)),
         lost=tuple(sorted([*lost, *body.lost, *problems], key=lambda one: one.line)),
-        secrets=tuple(Line(*one) for one in left_out),
+        secrets=left_out,
         source=text,
         notes=tuple(_notes(script, request)),
     )
@@ -94,14 +92,10 @@ def _with_secrets(request: Request, names: tuple[str, ...], site: Site, defaults
 
 def _notes(script: Script, request: Request) -> Iterator[str]:
     """How the script of slurmgen runs differently as a whole."""
-    if request.before and not _stops(script):
+    if request.before and not any("errexit" in command.settings for command in script.commands):
         yield _STOPS
     if not _BASH.fullmatch(script.first_line):
         yield f"the script of slurmgen begins with `#!/bin/bash`, not with `{script.first_line}`"
-
-
-def _stops(script: Script) -> bool:
-    return any("errexit" in command.settings for command in script.commands)
 
 
 def _job_name(file: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from slurmgen.adopt.facts import shape_of
-from slurmgen.adopt.program import Fields, Line, Started, from_launch, plain_lines, value_of
+from slurmgen.adopt.program import Fields, Started, from_launch, plain_lines, value_of
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Launch, Script, Source
 from slurmgen.lint.reader.launch import Options
@@ -14,6 +14,7 @@ from slurmgen.lint.reader.parse import parse
 from slurmgen.lint.reader.source import UNKNOWN, Budget, TooLarge
 from slurmgen.plan.variables import RENDEZVOUS
 from slurmgen.python_env import setup_lines
+from slurmgen.secret_names import Line
 from slurmgen.slurm.shell import PER_TASK, unprintable, variables_in
 
 _SETTINGS = re.compile(r"set (-e|-e?o (errexit|pipefail))( -o (errexit|pipefail))*")

@@ -13,7 +13,7 @@ from slurmgen.slurm import units
 
 Fact = str | int | None
 Facts = dict[str, Fact]
-_SHAPE = frozenset(
+SHAPE = frozenset(
     """
     nodes ntasks ntasks-per-node tasks-per-node gpus gpus-per-node gpus-per-task cpus-per-task cpus-per-gpu
     mem mem-per-cpu mem-per-gpu time
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 def facts(script: Script) -> Facts:
     """The facts of a header; the last option of a name counts."""
     header, shape = script.header, shape_of(script)
-    own = {d.name: _value(d.name, d.value) for d in header.directives if d.name not in _SHAPE}
+    own = {d.name: _value(d.name, d.value) for d in header.directives if d.name not in SHAPE}
     other = other_resources(header.value("gres"))
     own = {name: value for name, value in own.items() if name != "gres"}
     return own | ({"gres": other} if other else {}) | _sizes(script) | {"gpu type": shape.gpu_type}

@@ -3,20 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from slurmgen.adopt.facts import cpus_per_task, memory, other_resources, seconds, shape_of
-from slurmgen.adopt.program import Line
+from slurmgen.adopt.facts import SHAPE, cpus_per_task, memory, other_resources, seconds, shape_of
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
+from slurmgen.secret_names import Line
 from slurmgen.slurm import sbatch_options, units
 
 _FIELDS = {"account": "account", "partition": "partition", "qos": "qos", "job-name": "name"}
-_SIZES = frozenset(
-    """
-    nodes ntasks ntasks-per-node tasks-per-node gpus gpus-per-node gpus-per-task cpus-per-task cpus-per-gpu
-    mem mem-per-cpu mem-per-gpu time gres
-    """.split()
-)
+_SIZES = SHAPE | {"gres"}
 _FROM_COMMANDS = {
     "chdir": "slurmgen runs the job in a folder of its own; write `cd` into `before`",
     "wait": "`slurmgen submit --follow` waits",

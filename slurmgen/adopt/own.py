@@ -44,7 +44,6 @@ def from_rendered(text: str, render: Render) -> Request | None:
     """The request that made a script; None if another script results from it.
 
     Args:
-        text: the script.
         render: makes the script of a request, with the command in its header.
     """
     match = _MADE_BY.search(text)

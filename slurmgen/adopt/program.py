@@ -1,7 +1,7 @@
 """The program of a script: its launcher, ranks and options, as a job of slurmgen.toml."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from slurmgen.lint.reader.source import UNKNOWN, Budget
 from slurmgen.lint.reader.words import Word
 from slurmgen.plan.step import MODULE_NAME
 from slurmgen.request.model import Request
+from slurmgen.secret_names import Line
 from slurmgen.slurm.shell import PER_TASK, unprintable, variables_in
 
 Fields = dict[str, Any]
@@ -51,21 +52,17 @@ class Adapter(NamedTuple):
     "Options that slurmgen sets itself."
     fields: dict[str, str]
     "Options that are fields of a request."
-    flag: Callable[[str], str]
-    "How the launcher writes an option."
+    mark: str = "-"
+    "What the launcher writes between the words of an option."
 
-
-def _dashes(name: str) -> str:
-    return f"--{name}"
-
-
-def _underscores(name: str) -> str:
-    return f"--{name.replace('-', '_')}"
+    def flag(self, name: str) -> str:
+        """How the launcher writes an option."""
+        return f"--{name.replace('-', self.mark)}"
 
 
 ADAPTERS = {
     "torchrun": Adapter(
-        "ddp", _MEETING | {"nnodes", "nproc-per-node", "standalone", "use-env", "module"}, {}, _dashes
+        "ddp", _MEETING | {"nnodes", "nproc-per-node", "standalone", "use-env", "module"}, {}
     ),
     "accelerate": Adapter(
         "accelerate",
@@ -76,7 +73,7 @@ ADAPTERS = {
             """.split()
         ),
         {"config-file": "launcher_config", "mixed-precision": "mixed_precision"},
-        _underscores,
+        "_",
     ),
     "deepspeed": Adapter(
         "deepspeed",
@@ -87,7 +84,6 @@ ADAPTERS = {
             """.split()
         ),
         {},
-        _dashes,
     ),
 }
 
@@ -237,15 +233,6 @@ def _ranks_changes(script: Script, launch: Launch) -> Iterator[str]:
         yield f"--nproc-per-node={each}; slurmgen starts one rank per GPU, {gpus} on each node"
 
 
-class Line(Struct, frozen=True):
-    """A line of the script that is not in the request as it is."""
-
-    line: int
-    "Counted from 1."
-    text: str
-    why: str
-
-
 class Adopted(Struct, frozen=True, kw_only=True):
     """A batch script as a request."""
 
@@ -288,7 +275,6 @@ def value_of(raw: str, single: Iterable[str] = ()) -> str | None:
     """The value for which slurmgen writes a word of the same meaning; None if there is none.
 
     Args:
-        raw: the word as the script has it.
         single: variables of the script that are one word without quotes.
     """
     text, at = "", 0

@@ -180,7 +180,8 @@ def _report(error: Exception) -> int:
         case click.UsageError():
             message = error.format_message().rstrip(".")
             end = "" if message.endswith("?") else "."
-            return _print_error(f"{message}{end} {_help_hint(error)}", 2)
+            path = error.ctx.command_path if error.ctx else "slurmgen"
+            return _print_error(f"{message}{end} See `{path} --help`.", 2)
         case click.ClickException():
             return _print_error(error.format_message(), 2)
         case OSError():  # the disk is full, permission is denied, a folder was removed
@@ -197,8 +198,3 @@ def _print_error(message: str, exit_code: int) -> int:
     # A message may quote untrusted text: indent its other lines, so that none looks like an error of ours.
     click.echo("error: " + visible(message, keep="\n").replace("\n", "\n  "), err=True)
     return exit_code
-
-
-def _help_hint(error: click.UsageError) -> str:
-    path = error.ctx.command_path if error.ctx else "slurmgen"
-    return f"See `{path} --help`."

@@ -5,6 +5,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from slurmgen.adopt import Adopted, Line, adopt
@@ -152,8 +153,6 @@ def _diff(path: Path, one: Adopted) -> str:
 
 
 def _object(path: Path, one: Adopted, table: str, *, written: bool) -> AdoptedJob:
-    from msgspec import to_builtins
-
     return AdoptedJob(
         file=str(path),
         name=one.name,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 from msgspec.structs import replace
 
-from slurmgen.cli.job_objects import Forgotten
+from slurmgen.cli.job_objects import Forgotten, Snapshots
 from slurmgen.cli.options import (
     complete_submissions,
     connect,
@@ -16,6 +16,7 @@ from slurmgen.cli.options import (
     jobs_options,
     json_option,
     project_dir,
+    remote_dir_option,
     route_options,
     site_option,
     site_route,
@@ -100,7 +101,8 @@ def forget_command(
     entry = find_submission(submission, site)
     route = recorded_route(entry, options)
     try:
-        settled = _settle(entry, route)
+        with connect(route) as transport:
+            settled = settle(transport, entry, Ledger())
     except SlurmgenError as error:
         if not force:
             raise type(error)(error.fact, f"{error.hint} {_FORCE_HINT}".strip()) from None
@@ -110,22 +112,15 @@ def forget_command(
             print_json(_forgotten(entry, "forced"))
     else:
         if not as_json:
-            _print_outcome(entry, settled)
+            outcome = (
+                f"became job {settled.id}: recorded" if settled else "has no job and can have none: removed"
+            )
+            click.echo(visible(f"submission {entry.key} ({entry.name}) {outcome}"))
         cancelled = _cancel(settled, route) if settled and cancel else None
         if as_json:
             print_json(_forgotten(entry, "recorded" if settled else "removed", settled, cancelled))
         elif cancelled:
             print_report(cancelled)
-
-
-def _settle(entry: "Record", route: "Route") -> "Record | None":
-    with connect(route) as transport:
-        return settle(transport, entry, Ledger())
-
-
-def _print_outcome(entry: "Record", settled: "Record | None") -> None:
-    outcome = f"became job {settled.id}: recorded" if settled else "has no job and can have none: removed"
-    click.echo(visible(f"submission {entry.key} ({entry.name}) {outcome}"))
 
 
 def _forgotten(
@@ -164,9 +159,7 @@ DAYS = 7.0
 )
 @site_option
 @route_options
-@click.option(
-    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
-)
+@remote_dir_option
 @click.option("--prune", is_flag=True, help="Remove runs that have ended, and snapshots that no job uses.")
 @click.option(
     "--older-than",
@@ -206,24 +199,20 @@ def snapshots_command(
     with connect(route) as transport:
         complaint, items = kept(transport, folder, task, days)
         if yes:
-            items = tuple(_as_removable(item) for item in items)
+            items = tuple(
+                replace(item, state="removable") if item.state == "unfetched" else item for item in items
+            )
         if task == "PRUNE" and _confirmed(items):
             before = items
             complaint, items = kept(transport, folder, "ALL", days)
             items = (*(item for item in before if item.state == "removed"), *items)
     if as_json:
-        from slurmgen.cli.job_objects import Snapshots
-
         print_json(Snapshots(kept=list(items), complaint=complaint))
     else:
         _print_rows(
             [item for item in items if not prune or item.state in ("removed", "removable", "unfetched")]
         )
     _print_sum(items, complaint, task, days)
-
-
-def _as_removable(item: "Kept") -> "Kept":
-    return replace(item, state="removable") if item.state == "unfetched" else item
 
 
 def _confirmed(items: "Sequence[Kept]") -> bool:

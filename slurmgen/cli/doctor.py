@@ -1,7 +1,7 @@
 """`slurmgen doctor`: check step by step that a job can be submitted."""
 
-import textwrap
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,11 +14,12 @@ from slurmgen.cli.options import (
     connect,
     json_option,
     project_size_option,
+    remote_dir_option,
     request_options,
     route_options,
     send_option,
 )
-from slurmgen.cli.output import color_option, print_json, style_of, terminal_width, warn
+from slurmgen.cli.output import color_option, print_json, style_of, terminal_width, warn, wrapped
 from slurmgen.cli.submit_output import amount_of, announced
 from slurmgen.doctor import Step, examine, exit_code
 from slurmgen.doctor.checks import Visit
@@ -45,9 +46,7 @@ _WIDTH, _NAME_WIDTH = 11, 15
 )
 @request_options
 @route_options
-@click.option(
-    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
-)
+@remote_dir_option
 @project_size_option
 @send_option
 @color_option
@@ -67,8 +66,6 @@ def command(
     would accept the job. Nothing is sent or submitted. Exits with 0 if all checks pass, 2 if the request or
     the project is wrong, and 3 if the remote host is not ready.
     """
-    from contextlib import closing
-
     job = announced(load_spec(options, Path.cwd()))
     route = route_of(job.site, job.personal, job.project_dir, terminal_prompt(), **route_values)
     folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
@@ -91,7 +88,11 @@ def command(
             if not as_json:
                 click.echo(_lines(step, style, width), color=True)
     if as_json:
-        print_json(_diagnosis(job.site.name, steps), indent=2)
+        objects = [
+            DoctorStep(step=one.name, state=one.state, said=one.fact, hint=one.hint or None) for one in steps
+        ]
+        is_ok = all(one.state != "failed" for one in steps)
+        print_json(Diagnosis(site=job.site.name, ok=is_ok, steps=objects), indent=2)
     return exit_code(steps)
 
 
@@ -114,20 +115,7 @@ def _lines(step: Step, style: Callable[..., str], width: int | None) -> str:
     """The state, the name and the fact in columns, and the hint below the fact."""
     head = f"{style(f'{step.state:{_WIDTH}}', fg=COLORS[step.state])}  {step.name:{_NAME_WIDTH}}  "
     indent = " " * (_WIDTH + _NAME_WIDTH + 4)
-    lines = [line for text in (step.fact, *step.hint.splitlines()) for line in _wrapped(text, width)]
+    texts = [visible(text) for text in (step.fact, *step.hint.splitlines())]
+    room = max((width or 0) - len(indent), 20)
+    lines = texts if width is None else [line for text in texts for line in wrapped(text, room)]
     return head + f"\n{indent}".join(lines)
-
-
-def _wrapped(text: str, width: int | None) -> list[str]:
-    """The text in lines that fit their column of a terminal; a path stays whole, to be copied."""
-    if width is None:
-        return [visible(text)]
-    room = max(width - _WIDTH - _NAME_WIDTH - 4, 20)
-    return textwrap.wrap(visible(text), room, break_long_words=False, break_on_hyphens=False) or [""]
-
-
-def _diagnosis(site: str, steps: list[Step]) -> Diagnosis:
-    objects = [
-        DoctorStep(step=step.name, state=step.state, said=step.fact, hint=step.hint or None) for step in steps
-    ]
-    return Diagnosis(site=site, ok=all(step.state != "failed" for step in steps), steps=objects)

@@ -15,7 +15,7 @@ import click
 
 from slurmgen.adopt import adopt
 from slurmgen.cli.objects import Started
-from slurmgen.cli.options import json_option, shown, site_option, write_new
+from slurmgen.cli.options import json_option, site_option, write_new
 from slurmgen.cli.output import Command, print_json, say
 from slurmgen.config.init_file import site_here, starter
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, table_of
@@ -53,14 +53,16 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
     folder = Path.cwd()
     names = [FILE_NAME, *([TRAINING] if training else [])]
     for name in names:
-        _refuse_existing(folder / name)
+        if os.path.lexists(name):
+            raise RequestError(f"{name} exists already", "It is not overwritten; remove it to start again.")
     place = load_site(site or _find_site(folder), folder)
     jobs = {"cifar": ""} if training else _jobs(folder, place)
     text = starter(place) if training else starter(place, jobs, _account(place) if jobs else "")
     write_new(folder / FILE_NAME, text)
     click.echo(visible(f"wrote {FILE_NAME}" + _found(jobs, training=training)), err=True)
     if training:
-        _copy_training(folder / TRAINING)
+        shutil.copytree(bundled(TRAINING), folder / TRAINING, ignore=shutil.ignore_patterns("__pycache__"))
+        say(f"copied the training examples to {TRAINING}/")
     if as_json:
         print_json(Started(site=place.name, wrote=names))
     _print_next_steps(place, next(iter(jobs), None))
@@ -139,13 +141,6 @@ def _ask(question: str, default: Any, kind: type) -> Any:
     return click.prompt(question, default=default, type=kind, err=True, show_default=default != "")
 
 
-def _refuse_existing(path: Path) -> None:
-    if os.path.lexists(path):
-        raise RequestError(
-            f"{shown(path)} exists already", "It is not overwritten; remove it to start again."
-        )
-
-
 def _find_site(folder: Path) -> str:
     sites = [load_profile(path, folder) for path in profile_paths(folder).values()]
     found = site_here(_host_name(), _slurm_config(), sites)
@@ -174,11 +169,6 @@ def _slurm_config() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return shown.stdout.decode("utf-8", "replace")
-
-
-def _copy_training(folder: Path) -> None:
-    shutil.copytree(bundled(TRAINING), folder, ignore=shutil.ignore_patterns("__pycache__"))
-    click.echo(visible(f"copied the training examples to {shown(folder)}/"), err=True)
 
 
 def _print_next_steps(site: Site, job: str | None) -> None:

@@ -20,7 +20,6 @@ from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.files import MAX_TEXT, NotPlainFile, OutsideFolder, is_inside, read_bytes
 from slurmgen.lint import chosen, fix, lint_text
 from slurmgen.lint.engine import Fixed, patch
-from slurmgen.lint.finding import Rule
 from slurmgen.lint.reports import Linted, report
 from slurmgen.lint.rule_pages import explain
 from slurmgen.lint.rules import all_rules
@@ -113,8 +112,8 @@ def lint_command(
         if diff:
             if not unsafe_fixes:
                 _hint_at_unsafe_fixes(sum(_count_unsafe(file, place(file.name), codes) for file in linted))
-            show = _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
-            return refused or show
+            _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
+            return refused or int(any(file.reports for file in linted))
         linted = [_write(file, changes, place(file.name), codes) for file, changes in changed]
     form = "json" if as_json else format_
     click.echo(report(form, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
@@ -220,7 +219,7 @@ _HARMLESS = "\t\xa0\u2002\u2003\u2009\u202f\u3000"
 "White space that `visible` would escape, although it controls nothing; git would refuse the patch."
 
 
-def _show_changes(changed: list[tuple[Linted, Fixed]], style: Callable[..., str]) -> int:
+def _show_changes(changed: list[tuple[Linted, Fixed]], style: Callable[..., str]) -> None:
     """Print a patch; control characters of the file are escaped, except, in a pipe, line ends."""
     piped = not sys.stdout.isatty()
     for file, changes in changed:
@@ -229,16 +228,14 @@ def _show_changes(changed: list[tuple[Linted, Fixed]], style: Callable[..., str]
             click.echo(
                 styled_diff(visible(line.removesuffix(end), _HARMLESS), style) + end, nl=False, color=True
             )
-    return int(any(file.reports for file, _ in changed))
 
 
-def _print_changes(changed: list[tuple[Linted, Fixed]]) -> int:
+def _print_changes(changed: list[tuple[Linted, Fixed]]) -> None:
     changes = [
         LintChange(file=file.name, findings=len(file.reports), diff=patch(file.name, file.text, fixed.text))
         for file, fixed in changed
     ]
     print_json(changes, indent=2)
-    return int(any(file.reports for file, _ in changed))
 
 
 def _path(name: str) -> Path | None:
@@ -248,18 +245,18 @@ def _path(name: str) -> Path | None:
 def _explain(code: str, as_json: bool) -> int:
     codes = [known for known in chosen([code], notes=True) if known.startswith(code.upper())]
     rules = [all_rules()[known] for known in codes]  # not the rule that always runs
+    texts = {rule: explain(rule) for rule in rules}
     if as_json:
-        print_json([_as_object(rule) for rule in rules], indent=2)
-        return 0
-    for rule in rules:
-        click.echo(explain(rule), nl=False)
+        objects = [
+            LintRule(
+                code=one.code, name=one.name, severity=one.severity, summary=one.summary, doc=explain(one)
+            )
+            for one in rules
+        ]
+        print_json(objects, indent=2)
+    else:
+        click.echo("".join(texts.values()), nl=False)
     return 0
-
-
-def _as_object(rule: Rule) -> LintRule:
-    return LintRule(
-        code=rule.code, name=rule.name, severity=rule.severity, summary=rule.summary, doc=explain(rule)
-    )
 
 
 _INSTALL = "Install it with: pip install 'slurmgen-torch[lsp]'"
@@ -286,8 +283,6 @@ def lsp_command(site: str | None) -> None:
     except ModuleNotFoundError as error:
         raise RequestError("the package pygls is not installed", _INSTALL) from error
     if site:
-        from slurmgen.sites.profiles import load_site
-
         load_site(site, project_dir())  # report a wrong name before the editor connects
     make_server(site).start_io()
 
@@ -316,8 +311,6 @@ def diagnose_command(files: tuple[str, ...], as_json: bool) -> int:
         except Binary as error:
             raise RequestError(f"{error} is not a text file", "Name the log that the job wrote.") from None
     if as_json:
-        from slurmgen.cli.output import print_json
-
         print_json(found, indent=2)
     else:
         _print(found)

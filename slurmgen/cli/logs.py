@@ -26,7 +26,6 @@ from slurmgen.cli.options import connect, find_jobs, jobs_options
 from slurmgen.cli.output import Command, print_jobs
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.status.follow import begun, follow_through
 from slurmgen.status.job import Job, for_each, group_by_route
@@ -86,7 +85,9 @@ def command(
     part = Part(start=start, tail=tail, rank=rank, stderr=stderr)
     jobs = find_jobs(job_ids, site, **options)
     if as_json:
-        return _print_metadata(jobs, part, several=len(job_ids) > 1)
+        logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
+        print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
+        return int(any(gone for _, gone in logs))
     if follow:
         return _follow(jobs, part)
     return _print_logs(jobs, part)
@@ -124,17 +125,10 @@ def _print_logs(jobs: list[Job], part: Part) -> int:
     def show(transport: Transport, job: Job) -> bool:
         path = part.path(transport, job)
         if len(jobs) > 1:
-            _print_heading(job, path)
+            click.echo(visible(f"==> job {job.id} at {job.route.site}: {path} <=="))
         return _show(transport, job, path, part)
 
     return int(any(for_each(jobs, connect, show)))
-
-
-def _print_metadata(jobs: list[Job], part: Part, *, several: bool) -> int:
-    """Print where logs are, as JSON; returns 1 if one was pruned."""
-    logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
-    print_jobs([log for log, _ in logs], several=several)
-    return int(any(gone for _, gone in logs))
 
 
 def _show(transport: Transport, job: Job, path: str, part: Part) -> bool:
@@ -149,7 +143,8 @@ def _show(transport: Transport, job: Job, path: str, part: Part) -> bool:
         return True
     if is_empty:
         echo(f"{path} {f'has no byte {part.start}' if part.start else 'is empty'} or does not exist")
-        _print_state(transport, job.id)
+        for line in describe(job_states(transport, job.id), job.id, transport.where):
+            echo(line)
     if not part.stderr:
         offer_stderr([job.record], job.id)
     return False
@@ -160,15 +155,6 @@ def _metadata(transport: Transport, job: Job, part: Part) -> tuple[Log, bool]:
     if gone := log.size is None and is_pruned(transport, job):
         echo(pruned(job))
     return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), gone
-
-
-def _print_heading(job: Job, path: str) -> None:
-    click.echo(visible(f"==> job {job.id} at {job.route.site}: {path} <=="))
-
-
-def _print_state(transport: Transport, job: JobId) -> None:
-    for line in describe(job_states(transport, job), job, transport.where):
-        echo(line)
 
 
 LONGEST_LINE = 1 << 16

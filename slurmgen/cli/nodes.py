@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 from click.exceptions import Exit
 
-from slurmgen.cli.job_objects import Preflight
+from slurmgen.cli.job_objects import BadNodeList, Copied, Preflight
 from slurmgen.cli.options import cache_dir, json_option, project_dir, route_options, site_option, via_option
-from slurmgen.cli.output import Command, print_json, say
-from slurmgen.cli.submit_output import Printer, follow_job, printed, show
+from slurmgen.cli.output import Command, columns, print_json, say
+from slurmgen.cli.submit_output import Printer, follow_log, printed, show
 from slurmgen.errors import RequestError
 from slurmgen.files import PREFLIGHT, bundled
 from slurmgen.ledger.bad_nodes import BadNode, BadNodes, Place, bad_node, in_one_line, is_node_name
@@ -73,15 +73,13 @@ def nodes_command(
     _check(site, via, added, because, days, bool(cleared or clear_all))
     if cleared and clear_all:
         raise click.UsageError("--clear and --clear-all exclude each other.")
-    place = _place(site, via)
+    place = Place(load_site(site, project_dir()).name, via == "twin") if site else None
     if place and added and because:
         _add(place, added, because, days)
     elif cleared or clear_all:
         _clear(place, cleared)
     nodes = BadNodes().current(place)
     if as_json:
-        from slurmgen.cli.job_objects import BadNodeList
-
         print_json(BadNodeList(nodes=list(nodes)))
     else:
         _print_table(nodes)
@@ -107,11 +105,6 @@ def _check(
         raise click.UsageError("--because and --days need --add.")
 
 
-def _place(site: str | None, via: str | None) -> "Place | None":
-    """The site or its twin; None for all."""
-    return Place(load_site(site, project_dir()).name, via == "twin") if site else None
-
-
 def _add(place: "Place", names: Sequence[str], because: str, days: float | None) -> None:
     for name in names:
         if not is_node_name(name):
@@ -132,14 +125,11 @@ def _clear(place: "Place | None", names: Sequence[str]) -> None:
 
 
 def _print_table(nodes: "Sequence[BadNode]") -> None:
-    rows = [HEADINGS, *map(_cells, nodes)]
     if not nodes:
         click.echo("no bad node is remembered", err=True)
         return
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    for line in columns([HEADINGS, *map(_cells, nodes)]):
+        click.echo(line)
 
 
 def _cells(node: "BadNode") -> tuple[str, ...]:
@@ -149,7 +139,6 @@ def _cells(node: "BadNode") -> tuple[str, ...]:
     return tuple(map(visible, (*cells, finding)))
 
 
-NAME = "preflight"
 _TIME = "00:10:00"
 _COMMANDLINE = ParameterSource.COMMANDLINE
 _HOW_TO_REPEAT = (
@@ -160,7 +149,7 @@ _HOW_TO_REPEAT = (
 
 
 @click.command(
-    NAME,
+    "preflight",
     cls=Command,
     examples={
         "slurmgen preflight --site daic --nodes 2": "Check two nodes",
@@ -241,22 +230,20 @@ def _copy(folder: Path, as_json: bool) -> None:
     shutil.copytree(bundled(PREFLIGHT), folder, ignore=shutil.ignore_patterns("__pycache__"))
     say(f"copied the program that checks nodes to {folder.name}/")
     if as_json:
-        from slurmgen.cli.job_objects import Copied
-
         print_json(Copied(folder=folder.name))
 
 
 def _run(check: NodeCheck, how: How, *, dry_run: bool, as_json: bool) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
     if dry_run:
-        with ready(check, how, Printer(), connects=False) as made:
-            show(made.arrays[0], as_json)
+        with ready(check, how, Printer(), connects=False) as ((prepared, *_), _login):
+            show(prepared, as_json)
         return
     printer = Printer()
     with printed(check, how, printer) as (outcome,):
         route = printer.arrays[0].route
         try:
-            follow_job(outcome, route, err=as_json)
+            follow_log(outcome.transport, outcome.record, route, err=as_json)
         except Exit as end:
             checked = None
             if not end.exit_code:

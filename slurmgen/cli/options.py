@@ -29,7 +29,7 @@ from slurmgen.request.text import (
     with_sweep,
 )
 from slurmgen.sites.model import EngineName, Site
-from slurmgen.sites.profiles import load_site
+from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.submit.how import How
 from slurmgen.text import visible
 
@@ -70,8 +70,6 @@ def complete_submissions(
 
 def complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of site profiles, also those of the project."""
-    from slurmgen.sites.profiles import profile_paths
-
     return _starting(profile_paths(_project_dir()), incomplete)
 
 
@@ -129,10 +127,8 @@ def _starting(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _project_dir() -> Path:
-    from slurmgen.config.project import find_project
-
     with suppress(SlurmgenError):
-        return find_project(Path.cwd())[0]
+        return project_dir()
     return Path.cwd()
 
 
@@ -184,9 +180,7 @@ site_option = click.option(
     help="Site profile; `slurmgen sites` lists them.",
 )
 
-
 _JOB = click.argument("job", required=False, shell_complete=complete_project_jobs)
-
 
 _ID = click.argument("job", metavar="ID", shell_complete=complete_jobs)
 
@@ -241,7 +235,6 @@ def _with_request(
 def _warn_of_unknown_sites() -> None:
     """Point out a table of personal.toml that has no effect, because the name of its site is misspelt."""
     from slurmgen.config.user import FILE_NAME, personal_sites
-    from slurmgen.sites.profiles import profile_paths
 
     with suppress(SlurmgenError):  # what reads the file for a site reports what is wrong with it
         known = profile_paths(project_dir())
@@ -252,20 +245,7 @@ def _warn_of_unknown_sites() -> None:
 
 _PATHS = ("script", "launcher_config")
 
-
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]
-
-
-def after_option(default: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option, with the words for its default in the command."""
-    return click.option(
-        "--after",
-        multiple=True,
-        metavar="[TYPE:]JOB",
-        shell_complete=complete_jobs,
-        help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); repeatable; none "
-        f"for no job{default and f'; {default}'}.",
-    )
 
 
 def bad_nodes_option(*, default: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -289,9 +269,7 @@ def say_excluded(nodes: "Sequence[BadNode]") -> None:
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 
-
 _WORDS = "slurmgen.words"
-
 
 _VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
@@ -375,17 +353,12 @@ def _refuse_links(path: Path) -> None:
     """Refuse a link, and a path through a link of the project; links above the project are the user's own."""
     if path.is_symlink():
         raise OutsideFolder(f"it is a link to {path.readlink()}")
-    here = Path.cwd()
-    tops = (folder for folder in (here, *here.parents) if any(map(os.path.lexists, _marks(folder))))
+    here, marks = Path.cwd(), (FILE_NAME, ".git")
+    tops = (folder for folder in (here, *here.parents) if any(os.path.lexists(folder / one) for one in marks))
     top = next(tops, here)
     whole = Path(os.path.normpath(here / path))
     if whole.is_relative_to(top):
         refuse_links(top, whole.relative_to(top))
-
-
-def _marks(folder: Path) -> tuple[Path, Path]:
-    """What makes a folder the top of a project."""
-    return folder / FILE_NAME, folder / ".git"
 
 
 def write_in_project(folder: Path, path: Path, content: bytes) -> None:
@@ -637,7 +610,6 @@ via_option = click.option(
     help="Use SSH, the Slurm of this machine, or a twin; default: ssh if the site has a login host.",
 )
 
-
 _OPTIONS = [
     via_option,
     click.option(
@@ -671,7 +643,6 @@ def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
 
 json_format_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 
@@ -713,8 +684,6 @@ def find_one(job_id: str, site: str | None, **options: Any) -> "Job":
 
 def project_dir() -> Path:
     """The folder of the current project, which may have site profiles of its own."""
-    from slurmgen.config.project import find_project
-
     return find_project(Path.cwd())[0]
 
 
@@ -763,7 +732,8 @@ def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
 
-
+_REMOTE_DIR = "Folder on the cluster for submissions; default: ~/slurmgen."
+remote_dir_option = click.option("--remote-dir", metavar="FOLDER", help=_REMOTE_DIR)
 send_option = click.option(
     "--send",
     multiple=True,
@@ -782,7 +752,7 @@ def submission_options(
         after: give it --after, with the words for its default.
         again: give it --again, for another submission than the unsettled one of that kind.
     """
-    folder = f"{condition}folder on the cluster for submissions; default: ~/slurmgen."
+    folder = f"{condition}f{_REMOTE_DIR[1:]}"
     options: list[Option] = [
         click.option("--remote-dir", metavar="FOLDER", help=folder[0].upper() + folder[1:]),
         project_size_option,
@@ -790,7 +760,16 @@ def submission_options(
         bad_nodes_option(default=True),
     ]
     if after is not None:
-        options.append(after_option(after))
+        options.append(
+            click.option(
+                "--after",
+                multiple=True,
+                metavar="[TYPE:]JOB",
+                shell_complete=complete_jobs,
+                help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); "
+                f"repeatable; none for no job{after and f'; {after}'}.",
+            )
+        )
     if again is not None:
         text = f"Submit a new job even if the outcome of an earlier {again} is unknown."
         options.append(click.option("--again", is_flag=True, help=text))

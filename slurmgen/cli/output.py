@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -59,12 +60,8 @@ def terminal_width() -> int | None:
 
 def styled_diff(diff: str, style: Callable[..., str]) -> str:
     """A unified diff with added lines in green and removed lines in red."""
-    return "\n".join(_styled_line(line, style) for line in diff.split("\n"))
-
-
-def _styled_line(line: str, style: Callable[..., str]) -> str:
-    color = _DIFF_COLORS.get(line[:1])
-    return style(line, fg=color) if color else line
+    colors = ((line, _DIFF_COLORS.get(line[:1])) for line in diff.split("\n"))
+    return "\n".join(style(line, fg=color) if color else line for line, color in colors)
 
 
 def _is_terminal() -> bool:
@@ -175,8 +172,6 @@ def grouped(
     """The names and the description of each option, by group; a group of one option joins OWN.
 
     Args:
-        command: the command.
-        ctx: its context.
         only: the options; default: all.
     """
     options = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
@@ -243,6 +238,17 @@ def print_json(value: Any, *, indent: int | None = None) -> None:
 
     # Structs are converted one by one, because an array may have very many tasks.
     click.echo(visible_json(value, indent, default=to_builtins), nl=False)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text; a word that is longer than one stays whole, so that it can be copied."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, with columns as wide as their cells; nothing is cut."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def print_script(text: str) -> None:

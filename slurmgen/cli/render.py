@@ -1,7 +1,6 @@
 """The commands on the scripts of a project: render, explain and check."""
 
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -34,6 +33,7 @@ from slurmgen.cli.output import (
     styled_diff,
     terminal_width,
     warn,
+    wrapped,
 )
 from slurmgen.config.project import FILE_NAME, find_project, require_project, script_folder, script_path
 from slurmgen.config.user import FILE_NAME as PERSONAL
@@ -129,9 +129,7 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     preflight = missing_preflight(plan, job.project_dir) if write else []
     warnings = [*placement.warnings(plan).values(), *missing_files(plan, job.project_dir), *preflight]
     warnings += job.warnings(plan)
-    shown = (
-        f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text).lines
-    )
+    shown = (f"line {one.line} of the script shows a secret ({one.text})" for one in without_secrets(text)[2])
     warnings += [f"{fact}; name its variable in `secrets`, see docs/secrets.md" for fact in shown]
     warnings += [
         f"{key} of {PERSONAL} is not used for a script in a file; write it into slurmgen.toml"
@@ -237,8 +235,6 @@ def explain_command(options: JobOptions, as_json: bool) -> None:
     values["depends_on"] = [one.text for one in spec.after()]
     values["reasons"] |= {"depends_on": FILE_NAME} if spec.after() else {}  # type: ignore[operator]
     if as_json:
-        from slurmgen.text import visible_json
-
         click.echo(visible_json(values, indent=2), nl=False)
     else:
         _print_table(values)
@@ -256,7 +252,7 @@ def _print_table(values: dict[str, object]) -> None:
     ]
     _print_on_terminal(rows) if sys.stdout.isatty() else _print_plain(rows)
     for name, source in cited.items():
-        for line in _wrapped(visible(f"[{name}] {source}"), terminal_width() or _WIDTH):
+        for line in wrapped(visible(f"[{name}] {source}"), terminal_width() or _WIDTH):
             click.echo(line)
 
 
@@ -282,8 +278,8 @@ def _print_plain(rows: list[Row]) -> None:
     second = min(_LONGEST, max(len(value) for _, value, _ in rows))
     rest = _WIDTH - first - second - 4
     for key, value, why in [("what", "value", "why"), *rows]:
-        values = [part for line in value.split("\n") for part in _wrapped(line, _WIDTH - first - 2)]
-        reasons = _wrapped(why, rest)
+        values = [part for line in value.split("\n") for part in wrapped(line, _WIDTH - first - 2)]
+        reasons = wrapped(why, rest)
         if max(map(len, values)) > second:
             reasons = [*[""] * len(values), *reasons]
         lines = [*zip_longest(values, reasons, fillvalue="")]
@@ -291,11 +287,6 @@ def _print_plain(rows: list[Row]) -> None:
             lines = [("", ""), *lines]
         for number, (part, reason) in enumerate(lines):
             click.echo(f"{'' if number else key:{first}}  {part:{second}}  {reason}".rstrip())
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text; a word that is longer than one stays whole, so that it can be copied."""
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 _WIDTH = 80
@@ -379,19 +370,17 @@ def check_command(folder: Path, format_: str, color: str, as_json: bool) -> int:
 def _as_text(findings: Sequence[Finding], scripts: int, style: Style) -> str:
     if not findings:
         return style(f"{_count(scripts, 'match', 'matches')} {FILE_NAME}", fg="green") + "\n"
-    blocks = [_block(finding, style) for finding in findings]
+    blocks = [
+        f"{style(_name(one), bold=True)}: {style(one.message, fg='red')}\n"
+        f"{styled_diff(_visible_diff(one), style)}\n"
+        for one in findings
+    ]
     total = _count(len(findings), "do not match", "does not match")
     return "".join([*blocks, f"{style(f'{total} {FILE_NAME}', fg='red')}. {_HINT}\n"])
 
 
 def _count(scripts: int, plural: str, singular: str) -> str:
     return f"{counted(scripts, 'script')} {singular if scripts == 1 else plural}"
-
-
-def _block(finding: Finding, style: Style) -> str:
-    diff = _visible_diff(finding)
-    title = f"{style(_name(finding), bold=True)}: {style(finding.message, fg='red')}"
-    return f"{title}\n{styled_diff(diff, style)}\n"
 
 
 def _as_json(findings: Sequence[Finding], scripts: int, _style: Style) -> str:
@@ -403,12 +392,11 @@ def _as_json(findings: Sequence[Finding], scripts: int, _style: Style) -> str:
 
 
 def _as_github(findings: Sequence[Finding], _scripts: int, _style: Style) -> str:
-    return "".join(_annotation(finding) + _visible_diff(finding) for finding in findings)
-
-
-def _annotation(finding: Finding) -> str:
-    message = f"{finding.message}. {_HINT}"
-    return annotation("error", message, file=shown(finding.path), title="slurmgen check")
+    return "".join(
+        annotation("error", f"{one.message}. {_HINT}", file=shown(one.path), title="slurmgen check")
+        + _visible_diff(one)
+        for one in findings
+    )
 
 
 def _diff(finding: Finding) -> str:

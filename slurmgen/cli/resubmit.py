@@ -22,10 +22,10 @@ from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_spec import JobOptions
 from slurmgen.request.model import Request
 from slurmgen.slurm.sbatch_options import given
+from slurmgen.status.job import Borrow
 from slurmgen.status.query import query_and_save, recall, unreached
 from slurmgen.status.report import Report
 from slurmgen.submit.again import (
-    Borrowing,
     Original,
     Resubmission,
     find_original,
@@ -36,11 +36,11 @@ from slurmgen.submit.again import (
     target_of,
 )
 from slurmgen.submit.how import How
-from slurmgen.submit.job import Ready, ready
+from slurmgen.submit.job import ready
 from slurmgen.submit.prepare import Prepared
 from slurmgen.submit.proposal import Proposal
 from slurmgen.submit.script import refuse_others
-from slurmgen.submit.submission import Outcome
+from slurmgen.submit.submission import Login, Outcome
 
 Files = Literal["present", "snapshot"]
 
@@ -109,8 +109,11 @@ def command(
         _refuse_changes(wanted, options.replace_args)
     files: Files = "present" if present_files and not original.kept.batch_script else "snapshot"
     if dry_run:
-        with ready(wanted, how, _Printer(original, files, as_json=False), connects=False) as made:
-            _show(made, original, files, as_json=as_json)
+        with ready(wanted, how, _Printer(original, files, as_json=False), connects=False) as (
+            (prepared, *_),
+            login,
+        ):
+            _show(prepared, login, original, files, as_json=as_json)
         return
     with printed(wanted, how, _Printer(original, files, as_json=as_json)):
         pass
@@ -137,26 +140,25 @@ class _Printer(Printer):
         say(f"job {record.id} ({record.name}) of {record.submitted} again, with {files}")
 
 
-def _proposed(as_proposed: bool, wanted: Resubmission, login: Borrowing) -> Request | None:
+def _proposed(as_proposed: bool, wanted: Resubmission, use: Borrow) -> Request | None:
     """The proposed memory or time, if the user wants it; None without a proposal.
 
     Args:
-        as_proposed: the user wants it.
         wanted: the resubmission without a proposal.
-        login: lends the connection to query the end of the original, if the ledger does not have it.
+        use: lends the connection to query the end of the original, if the ledger does not have it.
 
     Raises:
         RequestError: the user has to decide and there is no terminal, or there is nothing to propose.
         SnapshotGone: the cluster no longer has the files that the job ran.
     """
     original = wanted.original
-    report = _report(original, login)
-    found = proposed(wanted, report, login)
+    report = _report(original, use)
+    found = proposed(wanted, report, use)
     if found and found.request and _names(wanted.changes, found.request):
         found = None
     if found and found.request:
         if not wanted.present_files:
-            with login.use(original.job.route) as transport:
+            with use(original.job.route) as transport:
                 require_stored(transport, original.record)
         return _decided(original.record.id, found, as_proposed=as_proposed)
     if found or as_proposed:
@@ -176,13 +178,13 @@ def _names(changes: Request, wanted: Request) -> bool:
     return bool(changes.mem or own.keys() & {"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
-def _report(original: Original, login: Borrowing) -> Report:
+def _report(original: Original, use: Borrow) -> Report:
     """How the original ended: from the ledger, else from its site."""
     job = original.job
     if not job.needs_query and (known := recall(job, "")):
         return known
     try:
-        with login.use(job.route) as transport:
+        with use(job.route) as transport:
             (report,) = query_and_save(transport, [job])
     except SlurmgenError as error:
         say(f"how job {job.id} ended is not known: {error.fact}")
@@ -248,11 +250,10 @@ def _refuse_changes(wanted: Resubmission, replace_args: bool) -> None:
         )
 
 
-def _show(made: Ready, original: Original, files: Files, *, as_json: bool) -> None:
+def _show(prepared: Prepared, login: Login, original: Original, files: Files, *, as_json: bool) -> None:
     """Print how the script differs from that of the original."""
-    prepared = made.arrays[0]
     script, options = prepared.submission.script, prepared.submission.sbatch_options
-    with made.login.use(original.job.route) as transport:
+    with login.use(original.job.route) as transport:
         before = original_script(transport, original)
     diff = script_diff(before, script)
     if as_json:

@@ -23,8 +23,8 @@ from slurmgen.cli.options import (
     site_option,
     write,
 )
-from slurmgen.cli.output import Command, color_option, print_jobs, print_json, say
-from slurmgen.cli.tables import bars, drawn, print_rows, printed
+from slurmgen.cli.output import Command, color_option, console, print_jobs, print_json, say
+from slurmgen.cli.tables import bars, drawn, print_rows
 from slurmgen.errors import RequestError
 from slurmgen.remote.transport import Transport
 from slurmgen.results.fetch import Results as Fetched
@@ -169,7 +169,11 @@ def results_command(
         click.get_current_context().exit(1)
     results = ranked(read, metric, descending=descending)
     if as_json:
-        _print_json(results)
+        objects = [
+            ResultObject(task=one.task, parameters=dict(one.parameters), values=_finite(one.values))
+            for one in results
+        ]
+        print_json(Results(runs=objects))
     elif as_csv:
         _print_csv(results)
     elif plot is not None and metric is not None:
@@ -191,17 +195,6 @@ def _read(jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
         results = read_results(transport, arrays)
         is_complete = all(one.values for one in results)
         return results, [] if is_complete else [one for one in arrays if is_pruned(transport, one)]
-
-
-def _print_json(results: Sequence[Result]) -> None:
-    print_json(
-        Results(
-            runs=[
-                ResultObject(task=one.task, parameters=dict(one.parameters), values=_finite(one.values))
-                for one in results
-            ]
-        )
-    )
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
@@ -253,14 +246,14 @@ def _print_table(results: Sequence[Result], metric: str | None, color: str) -> N
 
 
 def _plot(results: Sequence[Result], metric: str, target: str, color: str) -> None:
-    rows = [(_label(one), number) for one in results if (number := number_of(one, metric)) is not None]
+    rows = [
+        (visible(" ".join(f"{name}={text}" for name, text in one.parameters.items())), number)
+        for one in results
+        if (number := number_of(one, metric)) is not None
+    ]
     if target == "-":
-        printed(bars(metric, rows), color)
+        console(color).print(bars(metric, rows))
         return
     path = Path(target)
     write(path, drawn(metric, rows, path).encode())
     click.echo(visible(f"wrote {path}"), err=True)
-
-
-def _label(result: Result) -> str:
-    return visible(" ".join(f"{name}={text}" for name, text in result.parameters.items()))

@@ -96,9 +96,13 @@ def _try(site: Site, options: Request, *, use_twin: bool, as_json: bool) -> int:
         if not as_json:
             _print(trials)
         raise TwinError(error.fact, f"{error.hint} Or add --no-twin.".strip()) from None
-    _print_object(site.name, use_twin, trials) if as_json else _print(trials)
-    results = {trial.result for trial in trials}
-    return int("failed" in results or "passed" not in results)
+    if as_json:
+        results = [TrialResult(**trial._asdict()) for trial in trials]
+        print_json(SiteTrial(site=site.name, twin=use_twin, trials=results))
+    else:
+        _print(trials)
+    found = {trial.result for trial in trials}
+    return int("failed" in found or "passed" not in found)
 
 
 def _on_twin(site: Site, options: Request, trials: Sequence[Trial]) -> list[Trial]:
@@ -110,11 +114,6 @@ def _on_twin(site: Site, options: Request, trials: Sequence[Trial]) -> list[Tria
         folder = Path(name)
         checked = [try_on_twin(trial, twin, folder) for trial in trials]
         return [*checked, try_hello(site, options, twin, folder)]
-
-
-def _print_object(site: str, twin: bool, trials: Sequence[Trial]) -> None:
-    results = [TrialResult(**trial._asdict()) for trial in trials]
-    print_json(SiteTrial(site=site, twin=twin, trials=results))
 
 
 def _print(trials: Sequence[Trial]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct, ValidationError, convert
+from msgspec import ValidationError, convert
 
 from slurmgen.cli.objects import Compared, DiscoveredProfile, NewProfile, ProbeJob, ProfileDifference
 from slurmgen.cli.options import (
@@ -53,18 +53,6 @@ from slurmgen.sites.profiles import load_site, profile_errors, profile_paths
 from slurmgen.submit.probe import batch_script, prepare_probe, probe_plan, read_report, submit_probe, unread
 from slurmgen.text import counted, visible
 
-
-class ProbeOptions(Struct, frozen=True, kw_only=True):
-    """How the probe job is submitted."""
-
-    yes: bool
-    dry_run: bool
-    account: str | None
-    partition: str | None
-    qos: str | None
-    gpu_type: str | None
-
-
 _OPTIONS = [
     click.option("--probe", is_flag=True, help="Submit a one-minute job that looks at a compute node."),
     click.option("--yes", is_flag=True, help="Submit the job of --probe without a prompt."),
@@ -76,15 +64,18 @@ _OPTIONS = [
 ]
 
 
+_OF_PROBE = ("yes", "dry_run", "account", "partition", "qos", "gpu_type")
+
+
 def probe_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of --probe; it receives them as `probe`, None without --probe."""
 
     def gathered(*args: Any, probe: bool, **options: Any) -> Any:
-        values = {name: options.pop(name) for name in ProbeOptions.__struct_fields__}
+        values = {name: options.pop(name) for name in _OF_PROBE}
         if not probe and any(values.values()):
             option = next(name for name, value in values.items() if value)
             raise click.UsageError(f"--{option.replace('_', '-')} needs --probe.")
-        return function(*args, probe=ProbeOptions(**values) if probe else None, **options)
+        return function(*args, probe=values if probe else None, **options)
 
     gathered.__doc__ = function.__doc__
     for option in reversed(_OPTIONS):
@@ -93,7 +84,7 @@ def probe_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def probed(
-    options: ProbeOptions,
+    options: dict[str, Any],
     transport: Transport,
     route: Route,
     found: Discovery,
@@ -107,16 +98,16 @@ def probed(
         RemoteError: the job was not submitted, or there is no report.
     """
     own = load_personal(route.site)
-    account = options.account or own.account
-    plan = probe_plan(site, account, options.partition, qos=options.qos, gpu_type=options.gpu_type)
-    if options.dry_run:
+    request = {name: options[name] for name in ("partition", "qos", "gpu_type")}
+    plan = probe_plan(site, options["account"] or own.account, **request)
+    if options["dry_run"]:
         _show(plan, as_json)
         return found
     earlier = unread(transport, route)
     if earlier:
         say(f"the report of job {earlier.id}, an earlier --probe, is unread")
         return with_probe(found, read_report(transport, earlier, _wait_for))
-    if not (options.yes or _is_confirmed(plan, transport.where)):
+    if not (options["yes"] or _is_confirmed(plan, transport.where)):
         say("no job was submitted")
         return found
     prepared = prepare_probe(plan, route, own.remote_dir)
@@ -189,7 +180,7 @@ def discover_command(
     name: str | None,
     output: Path | None,
     diff: str | None,
-    probe: ProbeOptions | None,
+    probe: dict[str, Any] | None,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -209,8 +200,9 @@ def discover_command(
     if options["via"] == "twin" and not (diff or name):
         raise click.UsageError("--via twin needs --diff SITE, or --name SITE.")
     name = name or (output.stem if output else None)
-    _check_name(name)
-    _check_output(output)
+    _check_name(name, "--name")
+    if output is not None and os.path.lexists(output):
+        raise RequestError(f"{output} cannot be written: File exists", "Name a new file.")
     host = login_host or options.pop("host", None)
     options["host"] = host
     route = _route(diff, name, options)
@@ -219,23 +211,18 @@ def discover_command(
         if probe:
             site = _site(found, diff, name or cluster)
             found = probed(probe, transport, route, found, site, as_json=as_json)
-    if probe and probe.dry_run:
+    if probe and probe["dry_run"]:
         return 0
     if diff:
         return _compare(diff, found, options["via"], as_json)
     return _write(found, name or cluster, output, as_json)
 
 
-def _check_name(name: str | None) -> None:
+def _check_name(name: str | None, option: str) -> None:
     if name is not None and not NAME.fullmatch(name):
         raise click.BadParameter(
-            f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint="--name"
+            f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint=option
         )
-
-
-def _check_output(output: Path | None) -> None:
-    if output is not None and os.path.lexists(output):
-        raise RequestError(f"{output} cannot be written: File exists", "Name a new file.")
 
 
 def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> Route:
@@ -255,16 +242,6 @@ def _site(found: Discovery, diff: str | None, name: str) -> Site:
 
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
-
-
-def discover_cluster(name: str, options: dict[str, Any]) -> Discovery:
-    """What a cluster reports, for a new profile; `options` are those of the route.
-
-    Raises:
-        RemoteError: it cannot be reached, or has no Slurm.
-    """
-    with connect(_route(None, name, options)) as transport:
-        return _query(transport, options["host"])[0]
 
 
 def _query(transport: Transport, host: str | None) -> tuple[Discovery, str]:
@@ -418,10 +395,7 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
         UsageError: the name is not valid, or not that of the file.
         RequestError: there is such a site.
     """
-    if not NAME.fullmatch(name):
-        raise click.BadParameter(
-            f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint="NAME"
-        )
+    _check_name(name, "NAME")
     if output and output.name != f"{name}.toml":
         raise click.BadParameter(
             f"a profile is found by its file name; call it {name}.toml.", param_hint="--output"
@@ -443,13 +417,16 @@ def _discover(
     name: str, from_discover: str | None, options: dict[str, Any]
 ) -> tuple[dict[Keys, Stated], list[str]]:
     if from_discover is None:
-        _refuse_route(options)
+        for key in ("via", "host", "ssh_client"):
+            if options[key]:
+                raise click.UsageError(f"--{key.replace('_', '-')} needs --from-discover.")
         return {}, []
     if from_discover != _HERE:
         if options["host"]:
             raise click.UsageError("--from-discover and --host name the login host twice.")
         options["host"] = from_discover
-    found = discover_cluster(name, options)
+    with connect(_route(None, name, options)) as transport:
+        found, _ = _query(transport, options["host"])
     facts = {
         fact.keys: Stated(
             fact.keys, fact.value, DISCOVERED, f"seen {_today()} by {command_name(fact.command)}"
@@ -457,12 +434,6 @@ def _discover(
         for fact in found.facts
     }
     return facts, [f"Slurm does not report {text}" for text in found.unknown]
-
-
-def _refuse_route(options: dict[str, Any]) -> None:
-    given = [key for key in ("via", "host", "ssh_client") if options[key]]
-    if given:
-        raise click.UsageError(f"--{given[0].replace('_', '-')} needs --from-discover.")
 
 
 def _ask_all(name: str, given: Mapping[str, str | None], known: Facts) -> Facts:

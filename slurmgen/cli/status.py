@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
@@ -111,20 +110,15 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
         click.echo("no job was submitted from this machine yet", err=True)
         return 0
     jobs = [Job.of(record, recorded_route(record, options)) for record in records]
-    reports = _reports(jobs)
+    known = without_query(jobs)  # only those whose final state is not in the ledger are queried
+    queried = query([job for job in jobs if job not in known], connect, lenient=True)
+    known |= {report.job: report for report in queried}
+    reports = joined([known[job] for job in jobs])
     if as_json:
         print_report_objects(reports, several=True)
     else:
         print_status_table(reports, console(color))
     return exit_code([report for report in reports if report.job.id.number])
-
-
-def _reports(jobs: Sequence[Job]) -> list[Report]:
-    """The reports of jobs. Only those whose final state is not in the ledger are queried."""
-    reports = without_query(jobs)
-    queried = query([job for job in jobs if job not in reports], connect, lenient=True)
-    reports |= {report.job: report for report in queried}
-    return joined([reports[job] for job in jobs])
 
 
 TIMED_OUT = 124

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from slurmgen.cli.job_objects import SubmittedFirst
+from slurmgen.cli.job_objects import Accepted, SubmittedFirst
 from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import (
     JobCommand,
@@ -24,7 +24,6 @@ from slurmgen.cli.submit_output import (
     LinePrinter,
     Printer,
     announced,
-    follow_job,
     follow_log,
     print_ids,
     printed,
@@ -50,7 +49,6 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.ledger.places import Confirm, route_of
 from slurmgen.ledger.races import Race
 from slurmgen.lint import lint_text
-from slurmgen.lint.finding import Report
 from slurmgen.lint.reports import Linted, report
 from slurmgen.lint.settings import lint_settings
 from slurmgen.remote.route import Route
@@ -72,7 +70,7 @@ from slurmgen.submit.first import FirstJob, Logins, of_each, sites_that_can_run,
 from slurmgen.submit.how import How
 from slurmgen.submit.job import JobGroup, ProjectJob, Work, ready, submit
 from slurmgen.submit.prepare import Prepared
-from slurmgen.submit.race import Won
+from slurmgen.submit.race import Loser, Runner
 from slurmgen.submit.submission import Login, Observer, Outcome, advised
 from slurmgen.submit.where import Option, refuse_one_host
 from slurmgen.text import counted, listed, visible
@@ -125,8 +123,12 @@ class FileJob:
             say(f"the job starts in its copy of {self.project_dir}, not of the current folder")
         made = with_options(script, self.asked, self.site, check=self.lint)
         if self.lint:
-            found = left_in(made, _findings(script, self.site), self.site)
-            _print_file(script, found)
+            codes, _ = lint_settings(Path.cwd(), None)
+            found = script.without_made(lint_text(script.text, self.site, script.path, codes))
+            found = left_in(made, found, self.site)
+            if found:
+                text = report("text", [Linted(shown(script.path), script.text, found)])
+                click.echo(text, nl=False, err=True)
             refuse_errors(made, found)
         return made
 
@@ -142,17 +144,6 @@ def _found(options: JobOptions, *, lint: bool) -> Work:
     job = _load(options)
     refuse_example(job)
     return ProjectJob(job)
-
-
-def _findings(script: "BatchScript", site: "Site") -> "tuple[Report, ...]":
-    codes, _ = lint_settings(Path.cwd(), None)
-    return script.without_made(lint_text(script.text, site, script.path, codes))
-
-
-def _print_file(script: "BatchScript", found: "tuple[Report, ...]") -> None:
-    if found:
-        text = report("text", [Linted(shown(script.path), script.text, found)])
-        click.echo(text, nl=False, err=True)
 
 
 @click.command(
@@ -252,32 +243,29 @@ def _submit(work: Work, how: How, follow: bool, as_json: bool) -> None:
             key = outcomes[0].record.part_of
             say(f"these jobs are the group {key}, which status, wait and cancel take like an id")
         elif follow:  # an array was refused
-            follow_job(outcomes[0], printer.arrays[0].route)
+            follow_log(outcomes[0].transport, outcomes[0].record, printer.arrays[0].route)
 
 
 def _show(work: Work, how: How, as_json: bool) -> None:
     """Print what would be submitted."""
-    with ready(work, how, Printer(), connects=False) as made:
-        members = made.arrays if isinstance(work, JobGroup) else made.arrays[:1]
+    with ready(work, how, Printer(), connects=False) as (arrays, _):
+        members = arrays if isinstance(work, JobGroup) else arrays[:1]
         for one in members:
             warn(one)
             show(one, as_json)
             for place, kind in one.needs:
-                say(f"would depend on {made.arrays[place].record.name} ({kind})")
+                say(f"would depend on {arrays[place].record.name} ({kind})")
 
 
 def _test_only(work: Work, how: How, as_json: bool) -> None:
     """Check whether Slurm would accept a job, and print its reply."""
-    with ready(work, how, Printer()) as made, made.login.transport() as transport:
-        prepared = made.arrays[0]
+    with ready(work, how, Printer()) as ((prepared, *_), login), login.transport() as transport:
         try:
             reply = try_out(transport, prepared.submission.script, prepared.submission.sbatch_options)
         except CommandFailed as error:
             raise advised(error, prepared) from error
     route = prepared.route
     if as_json:
-        from slurmgen.cli.job_objects import Accepted
-
         print_json(Accepted(site=route.site, via=route.via, answer=reply))
     say(f"{route.place} would accept the job: {reply}")
 
@@ -294,11 +282,7 @@ def _load(options: JobOptions) -> JobSpec:
 
 
 def _check_all(options: JobOptions, others: dict[str, bool]) -> None:
-    """Refuse what belongs to one job.
-
-    Args:
-        options: those of the jobs.
-        others: whether further options are given, by their names.
+    """Refuse what belongs to one job; `others` says whether further options are given, by their names.
 
     Raises:
         RequestError: an option is that of one job only.
@@ -351,10 +335,9 @@ def _submit_first(
         if dry_run:
             _show_first(job, logins, as_json)
             return
-        with submit_first(job, logins, say, partial(_print_first, as_json)) as won:
+        with submit_first(job, logins, say, partial(_print_first, as_json)) as runner:
             if follow:
-                runner = won.runner
-                follow_log(runner.connected(), runner.record, runner.job.id, runner.route)
+                follow_log(runner.connected(), runner.record, runner.route)
 
 
 def _check(options: JobOptions, sites: tuple[str, ...], how: How) -> None:
@@ -366,19 +349,14 @@ def _check(options: JobOptions, sites: tuple[str, ...], how: How) -> None:
     """
     if options.site:
         raise click.UsageError("--site and --first exclude each other.")
-    if _names_batch_script(options):
+    from slurmgen.submit.script import find_script
+
+    if find_script(options.job, find_project(Path.cwd())[1], Path.cwd(), options.request):
         raise RequestError(
             f"{options.job} is a batch script, and --first is for jobs of slurmgen.toml or of options",
             "Name one --site; `slurmgen adopt` makes a job of slurmgen.toml from a script.",
         )
     refuse_one_host(sites, how.route_values)
-
-
-def _names_batch_script(options: JobOptions) -> bool:
-    from slurmgen.submit.script import find_script
-
-    _, project = find_project(Path.cwd())
-    return find_script(options.job, project, Path.cwd(), options.request) is not None
 
 
 def _show_first(job: FirstJob, logins: Logins, as_json: bool) -> None:
@@ -395,24 +373,23 @@ def _show_first(job: FirstJob, logins: Logins, as_json: bool) -> None:
     show(made[0][1], as_json)
 
 
-def _print_first(as_json: bool, race: "Race", won: Won) -> None:
+def _print_first(as_json: bool, race: Race, runner: Runner, others: Sequence[Loser]) -> None:
     """Print the id of the job that runs, or the object.
 
     Raises:
         SlurmgenError: it cannot be printed; the error names the job.
     """
     try:
-        print_json(_object(race, won)) if as_json else click.echo(won.runner.record.id)
+        if as_json:
+            values = submitted_values(runner.record) | {"earlier": runner.is_earlier, "race": race.key}
+            print_json(SubmittedFirst(**values, others=list(others)))
+        else:
+            click.echo(runner.record.id)
     except OSError as error:
         raise SlurmgenError(
-            f"{won.runner.name} runs the program, but its id could not be printed: {error.strerror}",
+            f"{runner.name} runs the program, but its id could not be printed: {error.strerror}",
             "The same command prints it.",
         ) from None
-
-
-def _object(race: "Race", won: Won) -> "SubmittedFirst":
-    values, others = submitted_values(won.runner.record), list(won.losers)
-    return SubmittedFirst(**values, earlier=won.runner.is_earlier, race=race.key, others=others)
 
 
 INTERRUPTED = 130

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.job_objects import Awaited, DryRun, Submitted
+from slurmgen.cli.job_objects import Awaited, DryRun, Submitted, SubmittedList
 from slurmgen.cli.log_output import follow_to_end
 from slurmgen.cli.options import say_excluded
 from slurmgen.cli.output import print_json, print_script, say
@@ -22,7 +22,6 @@ from slurmgen.ledger.ledger import Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS
 from slurmgen.slurm.units import readable_size
 from slurmgen.status.job import find_log, job_id
@@ -130,8 +129,6 @@ def print_ids(
     if len(outcomes) == 1 and not is_group:
         print_id(outcomes[0], as_json, make)
     elif as_json:
-        from slurmgen.cli.job_objects import SubmittedList
-
         print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
     else:
         for outcome in outcomes:
@@ -155,9 +152,9 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
     folder = f"its folder on {where} is {done.folder}"
     if done.earlier:
         when = datetime.fromtimestamp(done.seconds, UTC).isoformat(timespec="seconds")
-        say(
-            f"job {done.job} is the earlier submission, of {when}; {folder}.{_older_files(prepared, outcome)}"
-        )
+        files = "It runs the files of that time; --again submits the current ones."
+        older = f" {files}" if done.snapshot != prepared.submission.content.hash else ""
+        say(f"job {done.job} is the earlier submission, of {when}; {folder}.{older}")
     else:
         say(f"submitted job {done.job}; {folder}")
     for one in outcome.waits:
@@ -167,12 +164,6 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
             say(f"it does not wait for job {one.name}, which {WORDS[one.type]}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
-
-
-def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
-    if outcome.submitted.snapshot == prepared.submission.content.hash:
-        return ""
-    return " It runs the files of that time; --again submits the current ones."
 
 
 def announced(job: JobSpec) -> JobSpec:
@@ -226,15 +217,9 @@ def check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
+def follow_log(transport: Transport, record: Record, route: Route, *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    follow_log(outcome.transport, outcome.record, job_id(outcome.record), route, err=err)
-
-
-def follow_log(
-    transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
-) -> None:
-    """`follow_job` for a job that is recorded."""
+    job = job_id(record)
     path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":

@@ -2,12 +2,11 @@
 
 import io
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurmgen.cli.output import console
+from slurmgen.cli.output import columns, console, wrapped
 from slurmgen.errors import RequestError
 from slurmgen.slurm import units
 from slurmgen.text import counted, visible
@@ -44,11 +43,6 @@ def bars(title: str, rows: Sequence[tuple[str, float]]) -> "Table":
         style = "red" if number < 0 else "blue"
         table.add_row(Text(label), f"{number:.6g}", Text("█" * length, style=style))
     return table
-
-
-def printed(table: "Table", color: str) -> None:
-    """Print a chart on stdout."""
-    console(color).print(table)
 
 
 def drawn(title: str, rows: Sequence[tuple[str, float]], path: Path) -> str:
@@ -197,8 +191,7 @@ def print_wrapped(text: str, console: "Console", indent: str = "", style: str = 
     """Print text in several lines. A path longer than the terminal stays whole, so that it can be copied."""
     from rich.text import Text
 
-    width = console.width - len(indent)
-    for line in textwrap.wrap(visible(text), width, break_long_words=False, break_on_hyphens=False):
+    for line in wrapped(visible(text), console.width - len(indent)):
         console.print(Text(indent + line), style=style, soft_wrap=True)
 
 
@@ -243,10 +236,8 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], color: st
     from rich.text import Text
 
     shown = [[visible(cell) for cell in row] for row in (headings, *rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     out = console(color)
-    for number, row in enumerate(shown):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for number, line in enumerate(columns(shown)):
         out.print(Text(line, style="" if number else "bold"), soft_wrap=True)
 
 
@@ -259,21 +250,15 @@ def print_where_table(options: "Sequence[Option]", console: "Console") -> None:
     """Print a row for each option, in their order."""
     from rich.text import Text
 
-    rows = [_where_cells(option) for option in options]
-    widths = [max(map(len, column)) for column in zip(WHERE_HEADINGS, *rows, strict=True)]
-    console.print(Text(_where_line(WHERE_HEADINGS, widths), style="bold"), soft_wrap=True)
-    for option, cells in zip(options, rows, strict=True):
+    heading, *lines = columns([WHERE_HEADINGS, *map(_where_cells, options)])
+    console.print(Text(heading, style="bold"), soft_wrap=True)
+    for option, line in zip(options, lines, strict=True):
         style = "green" if option.can_run else "red" if option.refused else "magenta"
-        console.print(Text(_where_line(cells, widths), style=style), soft_wrap=True)
+        console.print(Text(line, style=style), soft_wrap=True)
         for reason in filter(None, (option.refused, option.error)):
             print_wrapped(reason, console, " " * GAP, "dim")
     if any(option.start for option in options):
         print_wrapped(NOTE, console, style="dim")
-
-
-def _where_line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return (" " * GAP).join(padded).rstrip()
 
 
 def _where_cells(option: "Option") -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
 from select import select
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import structs
@@ -72,9 +72,8 @@ def command(
     beside those of the job. Each site needs one login. --json prints once. `q` or ^C ends it.
     """
     with Sites(lambda route, interactive: connect(route, interactive=interactive)) as sites:
-        watch: _Watch
         if job_id is None:
-            watch = _Jobs(sites, site, options)
+            watch: _Jobs | _Gpus = _Jobs(sites, site, options)
         else:
             watch = _Gpus(sites, find_one(job_id, site, **options))
         if as_json:
@@ -143,16 +142,6 @@ def _pressed_q(seconds: float) -> bool:
         if key in b"qQ":  # also at the end of the input
             return True
     return False
-
-
-class _Watch(Protocol):
-    """What is watched."""
-
-    def show(self) -> Show:
-        """Query it, and return what prints it."""
-
-    def print_json(self) -> int:
-        """Query it and print it as an object; returns the exit code."""
 
 
 class _Jobs:

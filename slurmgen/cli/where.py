@@ -59,7 +59,9 @@ def command(
     found = [_place(structs.replace(options, site=name), route_values, said) for name in names]
     asked = ask_all([one for one in found if not isinstance(one, Exception)], connect_without_prompt)
     asked += [
-        _failed(name, one) for name, one in zip(names, found, strict=True) if isinstance(one, Exception)
+        Option(site=name, error=str(one))
+        for name, one in zip(names, found, strict=True)
+        if isinstance(one, Exception)
     ]
     asked.sort(key=lambda one: not one.can_run)
     can_run = any(one.can_run for one in asked)
@@ -92,10 +94,6 @@ def _place(options: JobOptions, route_values: dict[str, Any], said: set[str]) ->
         raise
     except SlurmgenError as error:
         return error
-
-
-def _failed(site: str, error: SlurmgenError) -> Option:
-    return Option(site=site, error=str(error))
 
 
 def connect_without_prompt(route: Route) -> Transport:

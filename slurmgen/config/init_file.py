@@ -51,7 +51,6 @@ def starter(site: Site, tables: Mapping[str, str] | None = None, account: str = 
     """A slurmgen.toml for a site, with comments on what to change.
 
     Args:
-        site: the cluster.
         tables: the table of each job of the project; unset: a bundled job that runs unchanged.
         account: the account to charge, if it is known.
     """

@@ -330,7 +330,6 @@ def with_job(text: str, name: str, table: str, path: Path, *, replace: bool = Fa
 
     Args:
         text: the file; empty for a new one.
-        name: the name of the job.
         table: what `table_of` returned.
         path: the file, for errors.
         replace: replace a job of that name.
@@ -364,10 +363,6 @@ def _without(text: str, name: str) -> Iterator[str]:
 
 def with_file(sweep: Sweep, folder: Path) -> Sweep:
     """The sweep with the content of its file instead of the file's name; unchanged if it names none.
-
-    Args:
-        sweep: the sweep.
-        folder: the folder of the project.
 
     Raises:
         ConfigError: the file cannot be read, or is not a table of parameters.

@@ -207,12 +207,13 @@ def port(visit: Visit) -> str:
             "Check that the host is up, connect to the VPN if one is needed, or set Port in ssh_config.",
         ) from None
     reached = f"port {first.port} of {first.host} is open"
+    onwards = "".join([f", from there port {hop.port} of {hop.host}" for hop in _hops(visit)[1:]])
     if not _behind(visit):
         return reached
     _log_in(visit)
     if isinstance(visit.error, ConnectionFailed):
         raise visit.error
-    return reached + (_behind(visit) if visit.error else _onwards(visit))
+    return reached + (_behind(visit) if visit.error else onwards)
 
 
 def host_key(visit: Visit) -> str:
@@ -279,10 +280,6 @@ def _hops(visit: Visit) -> tuple[Destination, ...]:
 def _behind(visit: Visit) -> str:
     names = [hop.alias for hop in _hops(visit)[1:]]
     return f"; {' and '.join(names)} behind it" if names else ""
-
-
-def _onwards(visit: Visit) -> str:
-    return "".join([f", from there port {hop.port} of {hop.host}" for hop in _hops(visit)[1:]])
 
 
 MAX_SKEW = 60.0

@@ -59,18 +59,12 @@ class Gpu(Struct, frozen=True, kw_only=True):
     "Watts."
 
 
-class Gpus(Struct, frozen=True, kw_only=True):
-    """The GPUs of a job, by node and index."""
+def parse(text: str) -> tuple[list[Gpu], bool, list[str]]:
+    """The GPUs by node and index in the output of `PROBE`, which the programs of a job may have influenced.
 
-    gpus: tuple[Gpu, ...] = ()
-    stand_in: bool = False
-    "Whether a twin's stand-in reported them, which has no GPU."
-    without: tuple[str, ...] = ()
-    "The nodes that have neither nvidia-smi nor rocm-smi."
-
-
-def parse(text: str) -> Gpus:
-    """The GPUs in the output of `PROBE`, which the programs of a job may have influenced."""
+    Also whether a twin's stand-in reported them, which has no GPU; and the nodes that have neither nvidia-smi
+    nor rocm-smi.
+    """
     found: list[Gpu] = []
     own: dict[str, list[int]] = {}
     without, stand_in = [], False
@@ -87,7 +81,7 @@ def parse(text: str) -> Gpus:
         elif kind == "none":
             without.append(node)
     gpus = sorted(_of_job(found, own), key=lambda gpu: (gpu.node, gpu.index))
-    return Gpus(gpus=tuple(gpus), stand_in=stand_in, without=tuple(without))
+    return gpus, stand_in, without
 
 
 def _of_job(found: list[Gpu], own: Mapping[str, list[int]]) -> Iterator[Gpu]:
@@ -193,8 +187,8 @@ class Sampler:
         allocation = running(transport, self._job.id)
         argv = step_on_each_node(allocation, ["sh", "-c", PROBE])
         completed = call(transport, argv, timeout=PROBE_TIMEOUT)
-        found = parse(completed.out)
-        self._since = idle_since(self._since, found.gpus, now)
+        gpus, stand_in, without = parse(completed.out)
+        self._since = idle_since(self._since, gpus, now)
         cpu_percent, memory = _used(transport, allocation)
         return Sample(
             id=self._job.id.number,
@@ -207,14 +201,14 @@ class Sampler:
             cpus=allocation.cpus,
             cpu_percent=cpu_percent,
             memory_used=memory,
-            gpus=list(found.gpus),
-            verdict=verdict(found.gpus, self._since, now),
-            stand_in=found.stand_in,
-            problem=_problem(completed.returncode, completed.err, found.without),
+            gpus=gpus,
+            verdict=verdict(gpus, self._since, now),
+            stand_in=stand_in,
+            problem=_problem(completed.returncode, completed.err, without),
         )
 
 
-def _problem(status: int, stderr: str, without: tuple[str, ...]) -> str:
+def _problem(status: int, stderr: str, without: list[str]) -> str:
     if status:
         return f"srun: {replies.complaint(stderr, 'srun')}"
     return f"neither nvidia-smi nor rocm-smi is on {', '.join(without[:3])}" if without else ""

@@ -129,12 +129,7 @@ class Program(Struct, frozen=True):
 
 
 def read_program(project_dir: Path, file: str) -> Program | None:
-    """How a Python file of a project starts its ranks; None if it cannot be read.
-
-    Args:
-        project_dir: the folder of the project.
-        file: the path of the file in it.
-    """
+    """How a Python file of a project starts its ranks; None if it cannot be read."""
     if not is_inside(project_dir / file, project_dir):
         return None
     source = read_source(project_dir / file)

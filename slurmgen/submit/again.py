@@ -1,11 +1,9 @@
 """Submit an earlier job again."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -30,7 +28,7 @@ from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.dependencies import NONE, After
 from slurmgen.status import lookup
-from slurmgen.status.job import Job, Selection, check_parameters, chosen, selection, table_of
+from slurmgen.status.job import Borrow, Job, Selection, check_parameters, chosen, selection, table_of
 from slurmgen.status.logs import read
 from slurmgen.status.lookup import LAST, Options, SiteRoute, is_id
 from slurmgen.status.query import query_and_save
@@ -93,18 +91,6 @@ def _original_of_unsettled(name: str) -> Record | None:
     return original
 
 
-def again(original: Original, changes: Request, site: str | None = None) -> JobSpec:
-    """The job as it was asked for, with changes; at another site, by the present slurmgen.toml.
-
-    Raises:
-        RequestError: the value of a secret is missing, or the job does not exist any more.
-        ConfigError: slurmgen.toml, personal.toml or a profile is wrong.
-    """
-    if site in (None, original.kept.site):
-        return spec_again(original.kept, changes)
-    return spec_at(original.kept, str(site), changes)
-
-
 def original_script(transport: Transport, original: Original) -> str:
     """The batch script that the original ran; empty if its run folder is gone.
 
@@ -137,13 +123,6 @@ def script_diff(before: str, after: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
-class Borrowing(Protocol):
-    """Lends connections."""
-
-    def use(self, route: Route, /) -> AbstractContextManager[Transport]:
-        """A connection for a block."""
-
-
 class Resubmission(Struct, frozen=True, kw_only=True):
     """An earlier job, to be submitted again with changes."""
 
@@ -164,8 +143,15 @@ class Resubmission(Struct, frozen=True, kw_only=True):
     "The idempotency key of the first array; default: a new one."
 
     def spec(self) -> JobSpec:
-        """The job with the changes; raises as `again`."""
-        return again(self.original, self.changes, self.site)
+        """The job as it was asked for, with the changes; at another site, by the present slurmgen.toml.
+
+        Raises:
+            RequestError: the value of a secret is missing, or the job does not exist any more.
+            ConfigError: slurmgen.toml, personal.toml or a profile is wrong.
+        """
+        if self.site in (None, self.original.kept.site):
+            return spec_again(self.original.kept, self.changes)
+        return spec_at(self.original.kept, str(self.site), self.changes)
 
     def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
         """The route of the new job: that of the original, or to another site. See `Work`."""
@@ -184,53 +170,52 @@ class Resubmission(Struct, frozen=True, kw_only=True):
             RequestError: the site cannot run the job, or does not have the snapshot of the original.
             SnapshotGone, CommandFailed: the batch script cannot be read.
         """
-        wanted = self.decided(login)
+        wanted = self.decided(login.use)
         if self.original.kept.batch_script:
             with login.use(self.original.job.route) as transport:
                 return [_prepared_script(wanted, transport, how)]
         spec = on_good(wanted.spec(), route, how, observer)
         return _prepared(wanted, spec, route, how)
 
-    def decided(self, login: Borrowing) -> "Resubmission":
+    def decided(self, use: Borrow) -> "Resubmission":
         """The same with the tasks that are selected, and with what is proposed."""
-        wanted = self.with_changes(self._only_some(login))
-        more = self.propose(wanted, login) if self.propose else None
+        wanted = self.with_changes(self._only_some(use))
+        more = self.propose(wanted, use) if self.propose else None
         return wanted.with_changes(more or Request())
 
     def with_changes(self, more: Request) -> "Resubmission":
         """The same with more changes."""
         return structs.replace(self, changes=merge(self.changes, more))
 
-    def _only_some(self, login: Borrowing) -> Request:
+    def _only_some(self, use: Borrow) -> Request:
         """The change of the request that selects tasks of a sweep; none for a whole job."""
         if self.tasks and self.tasks.names_tasks:
             return Request(sweep=Sweep(tasks=named_tasks(self.original.record, self.tasks)))
         if not self.failed:
             return Request()
-        with login.use(self.original.job.route) as transport:
+        with use(self.original.job.route) as transport:
             return Request(sweep=Sweep(tasks=tasks_that_failed(transport, self.original.job)))
 
 
-Propose = Callable[[Resubmission, Borrowing], Request | None]
+Propose = Callable[[Resubmission, Borrow], Request | None]
 "The changes that are proposed for a resubmission, if the user wants them."
 
 
-def proposed(wanted: Resubmission, report: Report, login: Borrowing) -> Proposal | None:
+def proposed(wanted: Resubmission, report: Report, use: Borrow) -> Proposal | None:
     """What is proposed after the original ran out of memory or time; only then, a batch script is read.
 
     Args:
         wanted: the resubmission without a proposal.
-        report: how the original ended.
     """
     if not lacked(report.main, report.why):
         return None
-    return proposal(report.main, report.why, _next_room(wanted, login))
+    return proposal(report.main, report.why, _next_room(wanted, use))
 
 
-def _next_room(wanted: Resubmission, login: Borrowing) -> Room:
+def _next_room(wanted: Resubmission, use: Borrow) -> Room:
     if not wanted.original.kept.batch_script:
         return room_of_plan(wanted.spec().plan())
-    with login.use(wanted.original.job.route) as transport:
+    with use(wanted.original.job.route) as transport:
         return room_of_script(*script_again(transport, wanted.original, wanted.changes))
 
 

@@ -32,14 +32,7 @@ def settle(
     if submitted is None:
         ledger.drop(record.key)
         return None
-    settled = structs.replace(
-        record,
-        id=submitted.job.number,
-        cluster=submitted.job.cluster,
-        folder=submitted.folder,
-        snapshot=submitted.snapshot,
-        state="submitted",
-    )
+    settled = submitted.settled(record)
     ledger.settle(settled)
     return settled
 

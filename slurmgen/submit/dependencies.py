@@ -10,7 +10,7 @@ from slurmgen.ledger.races import Races
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.dependencies import After, is_met, option
+from slurmgen.slurm.dependencies import After, is_met
 from slurmgen.slurm.replies import GONE
 from slurmgen.status.job import Dependency, Job, job_id
 from slurmgen.status.lookup import LAST, is_id, require_settled, winner_of
@@ -40,7 +40,11 @@ def find(own: Record, afters: Sequence[After]) -> tuple[Dependency, ...]:
 def _jobs(own: Record, after: After) -> list[Job]:
     """The job that is meant; of a sweep that is named by its name or as `last`, all its arrays."""
     name = after.job
-    others = [record for record in _named(name, own) if _is_other(record, own)]
+    others = [  # without earlier tries of the same submission
+        record
+        for record in _named(name, own)
+        if not (record.pending and record.fingerprint == own.fingerprint)
+    ]
     if after.of_project:
         others = [record for record in others if _is_of_project(record, own)]
     near = [record for record in others if _is_near(record, own)]
@@ -89,11 +93,6 @@ def _named(name: str, own: Record) -> Sequence[Record]:
     if name == LAST:
         return ledger.recent(_READ)
     return (*ledger.recent(_READ, name=name), *ledger.recent(_READ, own.site, name))
-
-
-def _is_other(record: Record, own: Record) -> bool:
-    """Whether it is not an earlier try of the same submission."""
-    return not (record.pending and record.fingerprint == own.fingerprint)
 
 
 def _is_near(record: Record, own: Record) -> bool:
@@ -210,8 +209,3 @@ def _is_over(dependency: Dependency, report: Report) -> bool:
         f"which is {report.state}",
         f"Submit that job again first, or wait for its end in any way with --after any:{dependency.job.id}.",
     )
-
-
-def as_option(dependencies: Sequence[Dependency]) -> str:
-    """The value of --dependency; empty for none."""
-    return option((one.type, one.job.id) for one in dependencies)

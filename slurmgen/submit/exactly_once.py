@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen import remote_scripts
 from slurmgen.errors import (
@@ -148,6 +149,18 @@ class Submitted(Struct, frozen=True):
     "The hash of the snapshot that it runs."
     warning: str = ""
     "Why another user could change what it runs; empty if none could."
+
+    def settled(self, entry: Record, **changes: Any) -> Record:
+        """The entry of the ledger with this job, and with changes."""
+        return structs.replace(
+            entry,
+            id=self.job.number,
+            cluster=self.job.cluster,
+            folder=self.folder,
+            snapshot=self.snapshot,
+            state="submitted",
+            **changes,
+        )
 
 
 def submit(

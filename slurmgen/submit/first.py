@@ -24,7 +24,7 @@ from slurmgen.status.job import Connect
 from slurmgen.submit.how import How
 from slurmgen.submit.job import on_good, route_of_spec
 from slurmgen.submit.prepare import Prepared, new_key, prepare_job
-from slurmgen.submit.race import Entrant, Say, Won, run
+from slurmgen.submit.race import Loser, Runner, Say, run
 from slurmgen.submit.submission import Observer, with_secrets
 from slurmgen.submit.where import Option, ask_all, place, refuse_one_host
 
@@ -103,11 +103,6 @@ def new_race(command: str) -> Race:
     return Race(new_key(), command)
 
 
-def partition_of(entry: Record) -> str | None:
-    """The partition that an entry was made for; None for the default of Slurm."""
-    return recorded_request(entry).request.partition
-
-
 class Logins:
     """Connections that wait for their next use; they are closed at the end of the block."""
 
@@ -142,8 +137,8 @@ class Logins:
 
 LIMIT = 30.0
 "Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
-Announce = Callable[[Race, Won], None]
-"Called with the job that runs the program, before the race is over: what it prints is not lost."
+Announce = Callable[[Race, Runner, Sequence[Loser]], None]
+"Called with the job that runs and the others, before the race is over: what it prints is not lost."
 Made = tuple[Prepared, Observer]
 "A submission, and what is called as it proceeds."
 
@@ -213,7 +208,7 @@ def gated(job: JobSpec) -> Plan:
     return plan
 
 
-def enter(job: FirstJob, logins: Logins, say: Say) -> tuple[Race, list[Entrant]]:
+def enter(job: FirstJob, logins: Logins, say: Say) -> tuple[Race, list[Runner]]:
     """The unfinished race of the same command with its sites, or else a new one.
 
     Raises:
@@ -231,9 +226,14 @@ def enter(job: FirstJob, logins: Logins, say: Say) -> tuple[Race, list[Entrant]]
         say(f"continuing the race {race.key} of an earlier command")
 
     def prepare(entry: Record) -> Made:
-        return new.get(entry.key) or job.made(race.key, entry.site, partition_of(entry))
+        if made := new.get(entry.key):
+            return made
+        return job.made(race.key, entry.site, recorded_request(entry).request.partition)
 
-    return race, [Entrant(one, job.at(one.site)[1], partial(prepare, one)) for one in entries]
+    def runner(entry: Record) -> Runner:
+        return Runner(race, entry, job.at(entry.site)[1], partial(prepare, entry), logins.take, say)
+
+    return race, [runner(entry) for entry in entries]
 
 
 def _new(job: FirstJob, race: Race, options: Sequence[Option], say: Say) -> dict[str, Made]:
@@ -267,7 +267,7 @@ def sites_that_can_run(job: FirstJob, logins: Logins, say: Say) -> list[Option]:
 
 
 @contextmanager
-def submit_first(job: FirstJob, logins: Logins, say: Say, announce: Announce) -> Iterator[Won]:
+def submit_first(job: FirstJob, logins: Logins, say: Say, announce: Announce) -> Iterator[Runner]:
     """Submit a job to several sites until one starts; the connection to that one stays open in the block.
 
     A repeated call continues. See `slurmgen.submit.race.run`, which also says what it raises.
@@ -276,6 +276,6 @@ def submit_first(job: FirstJob, logins: Logins, say: Say, announce: Announce) ->
         RequestError: the sites would all have the same login host, or the request is wrong.
     """
     refuse_one_host(job.sites, job.how.route_values)
-    race, entrants = enter(job, logins, say)
-    with run(race, entrants, logins.take, say, partial(announce, race)) as won:
-        yield won
+    race, runners = enter(job, logins, say)
+    with run(race, runners, logins.take, say, partial(announce, race)) as winner:
+        yield winner

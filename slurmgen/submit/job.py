@@ -91,15 +91,10 @@ def on_good(spec: JobSpec, route: Route, how: How, observer: Observer) -> JobSpe
     return on_good_nodes(spec, place_of(route), observer.excluded) if how.exclude_bad_nodes else spec
 
 
-class Ready(Struct, frozen=True):
-    """What is ready to be submitted."""
-
-    arrays: list[Prepared]
-    login: Login
-
-
 @contextmanager
-def ready(work: Work, how: How, observer: Observer, *, connects: bool = True) -> Iterator[Ready]:
+def ready(
+    work: Work, how: How, observer: Observer, *, connects: bool = True
+) -> Iterator[tuple[list[Prepared], Login]]:
     """Make all that a submission needs; the login proceeds meanwhile.
 
     Args:
@@ -113,7 +108,7 @@ def ready(work: Work, how: How, observer: Observer, *, connects: bool = True) ->
     with observer.login(route, starts=connects) as login:
         arrays = work.arrays(login, route, how, observer)
         observer.prepared(arrays)
-        yield Ready(arrays, login)
+        yield arrays, login
 
 
 @contextmanager
@@ -127,7 +122,7 @@ def submit(work: Work, how: How, observer: Observer) -> Iterator[Sequence[Outcom
         RemoteError: as `submissions`.
     """
     with (
-        ready(work, how, observer) as made,
-        submissions(made.arrays, made.login.transport, again=how.again, observer=observer) as outcomes,
+        ready(work, how, observer) as (arrays, login),
+        submissions(arrays, login.transport, again=how.again, observer=observer) as outcomes,
     ):
         yield outcomes

@@ -34,7 +34,7 @@ from slurmgen.status.job import Dependency, logs_in, sweep_text
 from slurmgen.submit import dependencies
 from slurmgen.submit.exactly_once import Submission
 from slurmgen.submit.how import DEFAULT, How
-from slurmgen.submit.secrets import Wanted
+from slurmgen.submit.secrets import NO_SECRETS, Wanted
 from slurmgen.sync.files import Snapshot, needed_files, project_files, with_preflight
 from slurmgen.sync.git import Revision, revision
 from slurmgen.sync.manifest import Manifest, Parcel, Sent, expected, manifest, parent_folder
@@ -97,7 +97,8 @@ def project_content(
         if route.via != "ssh":
             _refuse_nesting(parent, project_dir)
         content, commit = _read(files, project_dir, how.max_size)
-    return ProjectContent(files, content, commit, parent, _sent(route, parent))
+    sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
+    return ProjectContent(files, content, commit, parent, sent)
 
 
 @contextmanager
@@ -123,10 +124,6 @@ def stored_content(record: Record) -> ProjectContent:
 def parent_of(record: Record) -> str:
     """The folder of the project on the cluster, from the run folder of one of its jobs."""
     return record.folder.removesuffix(f"/runs/{PurePosixPath(record.folder).name}")
-
-
-def _sent(route: Route, parent: str) -> Sent:
-    return Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
 
 
 def _check_reachable(site: Site, parent: str) -> None:
@@ -196,7 +193,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     "The jobs that must end first."
     needs: tuple[tuple[int, str], ...] = ()
     "Those of the same group that must end first, by their place in it, and how they must end."
-    secrets: Wanted = Wanted()
+    secrets: Wanted = NO_SECRETS
     "Their values are added when the job is submitted."
     one_key: bool = False
     "If the key is closed: fail (True), or retry with a new key."
@@ -253,32 +250,41 @@ def prepare(
     content = (
         stored_content(earlier) if earlier else project_content(plan.profile, route, project_dir, how, find)
     )
-    script = render(plan)
+    script, options = render(plan), _options(plan)
     fields = {
-        "stderr": _options(plan).get("error", ""),
+        "stderr": options.get("error", ""),
         "retries": plan.request.on_bad_node == "retry",
         "requeue": plan.requeue,
         "tasks": sweep_text(plan.sweep),
     }
     first = made(
-        _submission(plan, script, content, entry.key or new_key()),
         *(content, route, project_dir, how, entry),
         fields,
         refusals=plan.profile.refusals | requeue.bad_node_refusals(plan.request),
         secrets=_secrets(plan, project_dir),
         notes=tuple(_notes(plan, entry.job, content)),
+        name=plan.name,
+        script=script,
+        output=plan.output,
+        comment=options.get("comment", ""),
+        clusters=options.get("clusters", ""),
+        login_script=login_script(plan),
+        login_hash=_login_hash(plan, content.content),
     )
     return [first, *(_further(first, one, render(one)) for one in array_plans(plan)[1:])]
 
 
 def made(
-    submission: Submission,
     content: ProjectContent,
     route: Route,
     project_dir: Path,
     how: How,
     entry: Entry,
     fields: Mapping[str, Any],
+    *,
+    refusals: dict[str, str],
+    secrets: Wanted = NO_SECRETS,
+    notes: tuple[str, ...] = (),
     **further: Any,
 ) -> Prepared:
     """The submission with its entry of the ledger.
@@ -290,6 +296,14 @@ def made(
     Raises:
         RequestError: there is no job that must end first, or it cannot be waited for.
     """
+    submission = Submission(
+        files=content.files,
+        content=content.content,
+        parent=content.parent,
+        key=entry.key or new_key(),
+        is_stored=content.is_stored,
+        **further,
+    )
     record = Record(
         id="",
         cluster=submission.clusters,
@@ -319,7 +333,9 @@ def made(
         after=dependencies.find(record, entry.after),
         needs=entry.needs,
         one_key=bool(entry.race),
-        **further,
+        refusals=refusals,
+        secrets=secrets,
+        notes=notes,
     )
 
 
@@ -352,24 +368,6 @@ def _secrets(plan: Plan, project_dir: Path) -> Wanted:
     names = plan.request.secrets or ()
     by_project = tuple(name for name in names if plan.files.get(f"secrets.{name}", "").startswith(FILE_NAME))
     return Wanted(names, by_project, str(project_dir.resolve()))
-
-
-def _submission(plan: Plan, script: str, content: ProjectContent, key: str) -> Submission:
-    options = _options(plan)
-    return Submission(
-        name=plan.name,
-        script=script,
-        files=content.files,
-        content=content.content,
-        parent=content.parent,
-        key=key,
-        output=plan.output,
-        comment=options.get("comment", ""),
-        clusters=options.get("clusters", ""),
-        login_script=login_script(plan),
-        login_hash=_login_hash(plan, content.content),
-        is_stored=content.is_stored,
-    )
 
 
 def _login_hash(plan: Plan, content: Manifest) -> str:

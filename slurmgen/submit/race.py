@@ -41,15 +41,6 @@ Say = Callable[[str], None]
 "Receives what happens, line by line; several threads call it."
 
 
-class Entrant(Struct, frozen=True):
-    """One site of a race."""
-
-    entry: Record
-    route: Route
-    prepare: Callable[[], tuple[Prepared, Observer]]
-    "The submission and its observer; only called if it is not known whether the entry has a job."
-
-
 def pauses() -> Iterator[float]:
     """The seconds between the queries of one site, without end."""
     pause = FIRST_PAUSE
@@ -59,13 +50,26 @@ def pauses() -> Iterator[float]:
 
 
 class Runner:
-    """One site of a race. Only one thread uses its connection at a time: its own from `start` to `rest`."""
+    """One site of a race. Only one thread uses its connection at a time: its own from `start` to `rest`.
 
-    def __init__(self, race: Race, entrant: Entrant, connect: Connect, say: Say) -> None:
-        self.key, self.route, self.record = entrant.entry.key, entrant.route, entrant.entry
+    Args:
+        prepare: returns the submission and its observer; only called if it is not known whether the entry
+            has a job.
+    """
+
+    def __init__(
+        self,
+        race: Race,
+        entry: Record,
+        route: Route,
+        prepare: Callable[[], tuple[Prepared, Observer]],
+        connect: Connect,
+        say: Say,
+    ) -> None:
+        self.key, self.route, self.record = entry.key, route, entry
         self.is_earlier = self.has_job
         "Whether the job is from an earlier try of the command."
-        self._race, self._prepare, self._connect, self._say = race, entrant.prepare, connect, say
+        self._race, self._prepare, self._connect, self._say = race, prepare, connect, say
         self._transport: Transport | None = None
         self._submission = ExitStack()
         self._thread: threading.Thread | None = None
@@ -422,17 +426,14 @@ def _given_up(races: Races, entry: Record, runner: Runner, connect: Connect, say
     return Loser(site=route.site, id=record.id, cancelled=True)
 
 
-class Won(Struct, frozen=True):
-    """The job that runs the program."""
-
-    runner: Runner
-    losers: tuple[Loser, ...]
-
-
 @contextmanager
 def run(
-    race: Race, entrants: Sequence[Entrant], connect: Connect, say: Say, announce: Callable[[Won], None]
-) -> Iterator[Won]:
+    race: Race,
+    runners: Sequence[Runner],
+    connect: Connect,
+    say: Say,
+    announce: Callable[[Runner, Sequence[Loser]], None],
+) -> Iterator[Runner]:
     """Run a race to its end; the connection to the winner stays open within the block.
 
     Args:
@@ -444,21 +445,16 @@ def run(
         Unresolved: no site is known to have taken the job.
         Interrupted: ^C came before a job was chosen.
     """
-    runners = [Runner(race, one, connect, say) for one in entrants]
     with ExitStack() as stack:
         for runner in runners:
             stack.callback(runner.end)
         try:
             winner = Contest(race, runners, say).winner()
         except KeyboardInterrupt:
-            raise Interrupted(_interrupted(runners), hint(race)) from None
+            sites = [runner.route.site for runner in runners if runner.has_job]
+            when = f"while jobs wait at {listed(sites)}" if sites else "before a job waited"
+            raise Interrupted(f"interrupted {when}", hint(race)) from None
         say(f"{winner.name} runs the program")
-        won = Won(winner, cancel_losers(race, winner, runners, connect, say))
-        announce(won)
+        announce(winner, cancel_losers(race, winner, runners, connect, say))
         Races().finish(race)
-        yield won
-
-
-def _interrupted(runners: Sequence[Runner]) -> str:
-    sites = [runner.route.site for runner in runners if runner.has_job]
-    return f"interrupted while jobs wait at {listed(sites)}" if sites else "interrupted before a job waited"
+        yield winner

@@ -28,17 +28,8 @@ from slurmgen.slurm import dependencies
 from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sbatch_options import given
 from slurmgen.status.job import logs_in
-from slurmgen.submit.exactly_once import Submission
 from slurmgen.submit.how import How
-from slurmgen.submit.prepare import (
-    Entry,
-    Prepared,
-    ProjectContent,
-    made,
-    new_key,
-    project_content,
-    stored_content,
-)
+from slurmgen.submit.prepare import Entry, Prepared, made, project_content, stored_content
 from slurmgen.sync.files import of_batch_script, project_files
 from slurmgen.text import counted
 from slurmgen.toml import unreadable
@@ -46,12 +37,9 @@ from slurmgen.toml import unreadable
 _LOGS = {False: "slurm-%j.out", True: "slurm-%A_%a.out"}
 "Slurm's own names of a log: of a job, and of an array."
 
-
 _LOG_FOLDER = "SG112"
 
-
 _NO_JOB = "sbatch would print a text and submit nothing"
-
 
 REFUSED = {
     "wait": ("sbatch would wait for the end of the job", "`slurmgen submit --follow` waits."),
@@ -161,10 +149,6 @@ def _content(path: Path) -> bytes:
 def read_script(path: Path, project_dir: Path) -> BatchScript:
     """Read a batch script that is submitted as it is.
 
-    Args:
-        path: the script.
-        project_dir: the folder of its project.
-
     Raises:
         RequestError: it is not in the project, or its header has an option that contradicts a submission.
         ConfigError: it cannot be read, or is a link.
@@ -173,12 +157,7 @@ def read_script(path: Path, project_dir: Path) -> BatchScript:
 
 
 def parsed(data: bytes, path: Path, file: str) -> BatchScript:
-    """The batch script of a content.
-
-    Args:
-        data: the content.
-        path: the script.
-        file: its path in the project.
+    """The batch script of a content; `file` is its path in the project.
 
     Raises:
         RequestError: it has a NUL byte, or its header has an option that contradicts a submission.
@@ -258,10 +237,8 @@ OPTIONS = {
 }
 "The option of sbatch with the value of a field of the request."
 
-
 _OVERRIDES = frozenset({*OPTIONS, "exclude", "gpus", "gpu_type", "mail", "mail_user", "sbatch"})
 "The fields that become options of sbatch. The others would change what the script runs."
-
 
 EXCLUDES = {
     "mem": ("mem-per-cpu", "mem-per-gpu"),
@@ -272,7 +249,6 @@ EXCLUDES = {
 }
 "Options of a header that sbatch does not combine with another one of its command line."
 
-
 _REFUSED = {
     "array": ("the number of tasks belongs to the script", "Change the script."),
     "container": ("the script starts in it", "Change the script."),
@@ -280,27 +256,18 @@ _REFUSED = {
     "parsable": ("slurmgen sets it", "Leave it out."),
 }
 
-
 _BY_OTHERS = ("gpus-per-socket", "gpus-per-task", "ntasks-per-gpu", "tres-per-task")
 "Options of which the number of GPUs is a product."
 
-
 _NO_OPTIONS = Request()
 
-
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
-
 
 _GRES = re.compile(r"(?:gres/)?gpu\b[^,]*")
 
 
 def refuse_others(asked: Request, replace_args: bool, file: str) -> None:
     """Refuse what would change more than options of sbatch.
-
-    Args:
-        asked: the options of a command.
-        replace_args: whether arguments of the program are replaced.
-        file: the batch script.
 
     Raises:
         RequestError: one is given.
@@ -318,9 +285,6 @@ def with_options(
     """The batch script with options of sbatch that override its header; its text stays the same.
 
     Args:
-        script: the batch script.
-        asked: the options, as fields of a request.
-        site: the cluster.
         check: refuse options that contradict what the script starts, as far as the linter finds that.
         accepted: the options of an earlier submission, which may contradict the script.
 
@@ -457,7 +421,6 @@ _NAMES = {
 }
 "The options of sbatch that a field of the request may become, but those for GPUs."
 
-
 _GPUS = ("gpus", "gpu_type")
 
 
@@ -501,12 +464,7 @@ def prepare_script(
     """`prepare` for a batch script that is submitted as it is; it must be a file of the project.
 
     Args:
-        script: the batch script; of an earlier job, as the snapshot of that job has it.
-        site: the cluster.
-        route: how to reach it.
-        project_dir: the folder to send.
-        how: what is sent of that folder, and where to.
-        after: the jobs that must end first.
+        script: of an earlier job, as the snapshot of that job has it.
         earlier: a job whose files are run, which the cluster still has; then the project is not read.
         key: the idempotency key; default: a new one.
 
@@ -531,28 +489,17 @@ def prepare_script(
     again = ["resubmits", resubmits] if resubmits else []
     identity = "\0".join([script.file, script.text, *again, *script.options])
     return made(
-        _submission(script, content, key or new_key()),
         *(content, route, project_dir, how),
-        Entry(identity=identity, request=text_of(kept), after=after),
+        Entry(identity=identity, request=text_of(kept), after=after, key=key),
         {"stderr": script.option("error")},
         refusals=site.refusals,
-    )
-
-
-def _submission(script: BatchScript, content: ProjectContent, key: str) -> Submission:
-    return Submission(
         name=script.name,
         script=script.text,
-        files=content.files,
-        content=content.content,
-        parent=content.parent,
-        key=key,
         output=script.output,
         comment=script.option("comment"),
         clusters=script.option("clusters"),
         sbatch_options=script.options,
         file=script.file,
-        is_stored=content.is_stored,
     )
 
 
@@ -560,13 +507,6 @@ def refuse_new_faults(
     before: BatchScript, after: BatchScript, words: tuple[str, ...], site: Site, hint: str
 ) -> None:
     """Refuse options with which the linter finds a fault that the script does not have without them.
-
-    Args:
-        before: the script without them.
-        after: the script with them.
-        words: the options.
-        site: the cluster.
-        hint: what to do about it.
 
     Raises:
         RequestError: there is one.

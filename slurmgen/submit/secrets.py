@@ -56,6 +56,9 @@ class Wanted(Struct, frozen=True):
     "The folder of the project, as a full path."
 
 
+NO_SECRETS = Wanted()
+
+
 class Questions(Confirm, Protocol):
     """Asks the user on the terminal."""
 

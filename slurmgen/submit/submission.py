@@ -15,12 +15,13 @@ from slurmgen.ledger.request import Recorded, text_of
 from slurmgen.remote.route import BackgroundLogin, Route, open_route
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
+from slurmgen.slurm.dependencies import option
 from slurmgen.status.job import Dependency, Job
 from slurmgen.submit import exactly_once
-from slurmgen.submit.dependencies import NeverMet, as_option, needed
+from slurmgen.submit.dependencies import NeverMet, needed
 from slurmgen.submit.exactly_once import Closed, Count, Refused, Submitted, close
 from slurmgen.submit.prepare import Prepared, new_key, now
-from slurmgen.submit.secrets import Questions, Wanted, find_values
+from slurmgen.submit.secrets import NO_SECRETS, Questions, find_values
 
 Sending = Callable[[], AbstractContextManager[Count | None]]
 "Returns a context of the transfer, which may yield a function for the bytes of each part."
@@ -51,7 +52,7 @@ def make_job(
         waits, submitted = (), _earlier(transport, entry, ledger, error)
     else:
         with sending() as count:
-            entry, submitted = _send(transport, prepared, as_option(waits), entry, ledger, count)
+            entry, submitted = _send(transport, prepared, waits, entry, ledger, count)
     return Outcome(_settled(prepared, entry, submitted), submitted, transport, waits)
 
 
@@ -82,13 +83,14 @@ def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMe
 def _send(
     transport: Transport,
     prepared: Prepared,
-    dependency: str,
+    waits: tuple[Dependency, ...],
     entry: Record,
     ledger: Ledger,
     count: Count | None,
 ) -> tuple[Record, Submitted]:
     """Make the job of a claimed entry; if its key is closed, of a new entry."""
     text = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
+    dependency = option((one.type, one.job.id) for one in waits)
     keyed = structs.replace(prepared.submission, key=entry.key, record=text, dependency=dependency)
     try:
         return entry, exactly_once.submit(transport, keyed, prepared.sent, count=count, parcel=prepared.first)
@@ -98,7 +100,7 @@ def _send(
             raise
         entry = ledger.claim(structs.replace(prepared.record, key=new_key()))
         check_site(prepared, entry)
-        return _send(transport, prepared, dependency, entry, ledger, count)
+        return _send(transport, prepared, waits, entry, ledger, count)
     except Refused as error:
         ledger.drop(entry.key)
         raise advised(error, prepared) from error
@@ -127,14 +129,9 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
     """The entry with its job, which may run what an earlier submission sent."""
     is_current = submitted.snapshot == prepared.submission.content.hash
     source = prepared.record if is_current else entry
-    return structs.replace(
+    return submitted.settled(
         entry,
-        id=submitted.job.number,
-        cluster=submitted.job.cluster,
-        folder=submitted.folder,
-        state="submitted",
         submitted=entry.submitted if submitted.earlier else now(),
-        snapshot=submitted.snapshot,
         commit=source.commit,
         dirty=source.dirty,
         request=_with_after(entry.request, prepared.after),
@@ -280,7 +277,7 @@ def with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
         return prepared
     values = find_values(prepared.secrets, prepared.route, observer.questions())
     submission = structs.replace(prepared.submission, secrets=values)
-    return structs.replace(prepared, submission=submission, secrets=Wanted())
+    return structs.replace(prepared, submission=submission, secrets=NO_SECRETS)
 
 
 def _following(prepared: Prepared, outcomes: Sequence[Outcome]) -> Prepared:

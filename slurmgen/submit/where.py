@@ -70,11 +70,8 @@ class Option(Struct, frozen=True, kw_only=True):
         return not (self.refused or self.error)
 
 
-class Candidate(Struct, frozen=True):
-    """A partition that the plan accepts, and the script for it."""
-
-    option: Option
-    script: str
+Candidate = tuple[Option, str]
+"A partition that the plan accepts, and the script for it."
 
 
 class Place(Struct, frozen=True):
@@ -103,7 +100,7 @@ def place(job: JobSpec, route: Route) -> Place:
     found = [_candidate(job, name) for name in _partitions(job)]
     return Place(
         route,
-        tuple(one for one in found if isinstance(one, Candidate)),
+        tuple(one for one in found if isinstance(one, tuple)),
         tuple(one for one in found if isinstance(one, Option)),
     )
 
@@ -120,7 +117,7 @@ def _candidate(job: JobSpec, partition: str | None) -> Candidate | Option:
     here = structs.replace(job, request=structs.replace(job.request, partition=partition))
     try:
         plan = here.plan()
-        return Candidate(_of_plan(option, plan), here.render(plan))
+        return _of_plan(option, plan), here.render(plan)
     except RequestError as error:
         return structs.replace(option, refused=str(error))
 
@@ -172,7 +169,7 @@ def _options(one: Place, reply: "Future[list[Option]]", deadline: float, limit: 
 
 
 def _unreached(one: Place, error: str) -> list[Option]:
-    return [structs.replace(candidate.option, error=error) for candidate in one.candidates]
+    return [structs.replace(option, error=error) for option, _ in one.candidates]
 
 
 def _rank(option: Option) -> tuple[bool, bool, float, str, str]:
@@ -186,7 +183,7 @@ def ask(transport: Transport, candidates: Sequence[Candidate], limit: float = LI
     Raises:
         CommandFailed: there is no reply.
     """
-    scripts = [candidate.script.encode(errors="surrogateescape") for candidate in candidates]
+    scripts = [script.encode(errors="surrogateescape") for _, script in candidates]
     args = [f"{limit * _OF_LIMIT:g}", pending.FREE_NODES_FORMAT, *(str(len(script)) for script in scripts)]
     now, zone, nodes, waiting, *texts = remote_scripts.run(
         transport, "where", args, b"".join(scripts), timeout=limit
@@ -194,8 +191,8 @@ def ask(transport: Transport, candidates: Sequence[Candidate], limit: float = LI
     frees, queue = pending.free_nodes(nodes), _pending(waiting)
     pairs = zip(texts[::2], texts[1::2], strict=False)
     return [
-        _replied(candidate.option, status, text, _seconds(now), _zone(zone), frees, queue)
-        for candidate, (status, text) in zip(candidates, pairs, strict=False)
+        _replied(option, status, text, _seconds(now), _zone(zone), frees, queue)
+        for (option, _), (status, text) in zip(candidates, pairs, strict=False)
     ]
 
 

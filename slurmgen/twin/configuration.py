@@ -206,7 +206,9 @@ def _cluster(layout: Layout) -> str:
     folder, run = layout.folder, layout.run
     communication = f"\n{_LISTENS_ON_HOST_NAME}" if layout.loopback == LOCALHOST else ""
     plugins = f'\nPluginDir="{layout.slurm.plugins}"' if layout.slurm.plugins else ""
-    further = _array_size(layout) + _licenses(layout)
+    size, names = layout.site.max_array_size, licenses(layout.site)
+    further = f"\nMaxArraySize={size}" if size else ""
+    further += f"\nLicenses={','.join(f'{name}:{_MANY_LICENSES}' for name in names)}" if names else ""
     return f"""# A twin of {layout.site.name}, written by slurmgen.
 ClusterName={layout.site.name}
 SlurmctldHost={layout.hostname}({layout.address})
@@ -239,16 +241,6 @@ SlurmdParameters=config_overrides
 # The backfill scheduler starts the first job; until three seconds have passed the other one does not.
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 GresTypes=gpu{further}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
-
-
-def _array_size(layout: Layout) -> str:
-    size = layout.site.max_array_size
-    return f"\nMaxArraySize={size}" if size else ""
-
-
-def _licenses(layout: Layout) -> str:
-    names = licenses(layout.site)
-    return f"\nLicenses={','.join(f'{name}:{_MANY_LICENSES}' for name in names)}" if names else ""
 
 
 def _nodes(layout: Layout, group: Group) -> str:

@@ -217,17 +217,13 @@ def _wait_until_idle(twin: Twin) -> None:
             if daemon.pid is None:
                 raise daemons.failure(daemon)
         with suppress(TwinError):  # the controller does not reply yet
-            states = _node_states(twin)
+            reply = store.slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
+            states = dict(line.split(maxsplit=1) for line in reply.splitlines())
         if set(twin.nodes) == {name for name, state in states.items() if state == "idle"}:
             return
         time.sleep(0.1)
     not_ready = ", ".join(f"{name} is {states.get(name, 'unknown')}" for name in twin.nodes)
     raise TwinError(f"the twin of {twin.site} was not ready after {READY_TIMEOUT:.0f} s: {not_ready}")
-
-
-def _node_states(twin: Twin) -> dict[str, str]:
-    reply = store.slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
-    return dict(line.split(maxsplit=1) for line in reply.splitlines())
 
 
 def _clear(site_name: str) -> None:

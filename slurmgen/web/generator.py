@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import structs
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,7 +16,7 @@ from starlette.routing import Route
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project, table_of
 from slurmgen.config.user import FILE_NAME as PERSONAL
 from slurmgen.config.user import Personal
-from slurmgen.errors import Offer, RequestError, SlurmgenError, cleared, did_you_mean, parts
+from slurmgen.errors import RequestError, SlurmgenError, cleared, did_you_mean, parts
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec, spec_of_options
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan import Plan
@@ -34,7 +33,7 @@ from slurmgen.sites.nodes import Place, places_of
 from slurmgen.slurm import units
 from slurmgen.sync.files import check_replaced, missing_files
 from slurmgen.text import counted, listed, toml_key, toml_value
-from slurmgen.web.pages import Settings, fields, page, settings_of
+from slurmgen.web.pages import Settings, page, settings_of, with_fields
 from slurmgen.web.sites import profiles
 
 MOST_TEXT = 20_000
@@ -517,13 +516,9 @@ def show(request: Request) -> Response:
     )
 
 
-async def answer(request: Request) -> Response:
+@with_fields
+def answer(request: Request, texts: dict[str, str]) -> Response:
     """The script of a filled form, or why there is none."""
-    texts = await fields(request)
-    return await run_in_threadpool(_answered, request, texts)
-
-
-def _answered(request: Request, texts: dict[str, str]) -> Response:
     settings, shown, unknown = settings_of(request), texts.pop(_SHOWN, ""), texts.pop(_UNKNOWN, "")
     texts = {"site": DEFAULT_SITE} | texts | ({unknown: ""} if unknown else {})
     of_site: dict[str, Any] = {"hints": None}
@@ -535,10 +530,11 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
         return page(request, "generator_answer.html", answer=shown_answer, labels=LABELS, **of_site)
     except SlurmgenError as error:
         field = next((name for name in error.fields if name in LABELS), "")
+        has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
         refusal: dict[str, Any] = {
             "texts": [*parts(f"{error.marked[0]}. "), *parts(error.marked[1])],
             "field": field,
-            "offers": tuple(dict.fromkeys((*error.offers, *_emptied(field, texts)))),
+            "offers": tuple(dict.fromkeys((*error.offers, *(cleared(field) if has_value else ())))),
             "labels": LABELS,
         }
         reply = page(request, "generator_refusal.html", **refusal, **of_site)
@@ -548,11 +544,6 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
 
 def _spec_of(settings: Settings) -> SpecOf:
     return spec_without_project if settings.public else spec_in_project
-
-
-def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
-    has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
-    return cleared(field) if has_value else ()
 
 
 def _of_site(settings: Settings, texts: Mapping[str, str]) -> dict[str, Any]:

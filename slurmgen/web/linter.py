@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 from starlette.background import BackgroundTask
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -21,12 +20,11 @@ from slurmgen.config.project import find_project
 from slurmgen.errors import SlurmgenError
 from slurmgen.lint.editor import findings, fixes
 from slurmgen.lint.engine import chosen
-from slurmgen.lint.finding import Rule
 from slurmgen.lint.rule_pages import GROUPS, explain
 from slurmgen.lint.rules import all_rules
 from slurmgen.lint.settings import lint_settings
 from slurmgen.sites.profiles import load_site, profile_paths
-from slurmgen.web.pages import Settings, fields, page, settings_of
+from slurmgen.web.pages import Settings, page, settings_of, with_fields
 from slurmgen.worker import Busy, Stopped, Workers
 
 if TYPE_CHECKING:
@@ -56,13 +54,10 @@ def _project() -> Path:
     return Path.cwd()
 
 
-async def _findings(request: Request) -> Response:
+@with_fields
+def _findings(request: Request, form: dict[str, str]) -> Response:
     """The JSON of `slurmgen.lint.editor.Findings`, or a sentence that says why not."""
-    return await run_in_threadpool(_checked, settings_of(request), await fields(request))
-
-
-def _checked(settings: Settings, form: dict[str, str]) -> Response:
-    script, unsafe = form.get("script", ""), form.get("fixes") == "unsafe"
+    settings, script, unsafe = settings_of(request), form.get("script", ""), form.get("fixes") == "unsafe"
     try:
         codes, site = _rules(settings, form.get("site", ""), "notes" in form)
         if "fixes" in form:
@@ -94,7 +89,11 @@ def _workers() -> Workers:
 
 
 def _rule_list(request: Request) -> Response:
-    return page(request, "linter_rules.html", groups=rule_list())
+    groups = {
+        title: [rule for code, rule in all_rules().items() if code.startswith(prefix)]
+        for prefix, title in GROUPS.items()
+    }
+    return page(request, "linter_rules.html", groups=groups)
 
 
 def _rule(request: Request) -> Response:
@@ -121,14 +120,6 @@ _INLINE = re.compile(
     r"|(?P<thread>(?P<repository>[\w.-]+/[\w.-]+) (?:issue|pull request) (?P<number>\d+))"
 )
 _HEADING, _INDENT = "## ", "    "
-
-
-def rule_list() -> dict[str, list[Rule]]:
-    """All rules, by the titles of their groups."""
-    return {
-        title: [rule for code, rule in all_rules().items() if code.startswith(prefix)]
-        for prefix, title in GROUPS.items()
-    }
 
 
 def _html(text: str) -> Markup:

@@ -1,5 +1,6 @@
 """Render a page, with the settings of the server."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from slurmgen.text import visible
 from slurmgen.web.limits import Limits
@@ -80,6 +82,17 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
 def bare_page(template: str, status: int, **values: Any) -> HTMLResponse:
     """A page from a template of `pages/`, with these values alone."""
     return HTMLResponse(_templates().get_template(template).render(values), status)
+
+
+def with_fields(
+    answer: Callable[[Request, dict[str, str]], Response],
+) -> Callable[[Request], Awaitable[Response]]:
+    """A handler of a form, which is answered in a worker thread with its fields."""
+
+    async def handled(request: Request) -> Response:
+        return await run_in_threadpool(answer, request, await fields(request))
+
+    return handled
 
 
 async def fields(request: Request) -> dict[str, str]:

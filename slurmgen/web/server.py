@@ -86,16 +86,11 @@ def _check(options: Options) -> None:
             f"--base-path {options.base_path!r} is not a path", "Start it with a slash, such as /slurmgen."
         )
     for proxy in options.proxies:
-        _check_network(proxy)
-
-
-def _check_network(proxy: str) -> None:
-    try:
-        ip_network(proxy)
-    except ValueError as error:
-        raise RequestError(
-            f"--proxy {proxy!r} is not an address", "Give an address or a network, such as 127.0.0.1."
-        ) from error
+        try:
+            ip_network(proxy)
+        except ValueError as error:
+            hint = "Give an address or a network, such as 127.0.0.1."
+            raise RequestError(f"--proxy {proxy!r} is not an address", hint) from error
 
 
 def _settings(options: Options) -> Settings:

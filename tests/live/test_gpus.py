@@ -30,36 +30,33 @@ ROCM = {
 
 
 def test_the_rows_of_nvidia_smi_are_gpus() -> None:
-    found = parse(NVIDIA)
-    assert [(gpu.node, gpu.index, gpu.utilization) for gpu in found.gpus] == [
-        ("n1", 0, 97),
-        ("n1", 1, 0),
-        ("n2", 0, None),
-    ]
-    first, _, last = found.gpus
+    found, stand_in, without = parse(NVIDIA)
+    shown = [(gpu.node, gpu.index, gpu.utilization) for gpu in found]
+    assert shown == [("n1", 0, 97), ("n1", 1, 0), ("n2", 0, None)]
+    first, _, last = found
     assert (first.memory_used, first.memory, first.power, first.power_limit) == (61234, 81559, 645, 700)
     assert (last.power, last.power_limit) == (None, 70)
-    assert (found.stand_in, found.without) == (False, ("n3",))
+    assert (stand_in, without) == (False, ["n3"])
 
 
 def test_the_cards_of_rocm_smi_are_gpus() -> None:
-    first, second = parse(f"gpus|n1|0,1\nrocm|n1|{json.dumps(ROCM)}\n").gpus
+    first, second = parse(f"gpus|n1|0,1\nrocm|n1|{json.dumps(ROCM)}\n")[0]
     assert (first.utilization, first.memory_used, first.memory, first.power) == (88, 3072, 65536, 301)
     assert (first.name, second.index, second.power, second.memory) == ("AMD INSTINCT MI250X", 1, 90, None)
 
 
 def test_gpus_of_other_jobs_on_the_node_are_left_out() -> None:
     rows = [f"nvidia|n1|{index}, A100, {index}, 1, 2, 3, 4" for index in range(4)]
-    assert [gpu.index for gpu in parse("\n".join(["gpus|n1|2,3", *rows])).gpus] == [2, 3]
+    assert [gpu.index for gpu in parse("\n".join(["gpus|n1|2,3", *rows]))[0]] == [2, 3]
     # In its own cgroup, a job sees only its GPUs, which are numbered from 0.
-    assert [gpu.index for gpu in parse("\n".join(["gpus|n1|2,3", *rows[:2]])).gpus] == [0, 1]
+    assert [gpu.index for gpu in parse("\n".join(["gpus|n1|2,3", *rows[:2]]))[0]] == [0, 1]
 
 
 def test_no_control_character_of_a_node_reaches_the_terminal() -> None:
-    found = parse("nvidia|n\x1b[2J|0, \x1b]0;x\x07GPU, 1, 1, 1, 1, 1\nnone|\x9b\n")
-    assert all(text.isprintable() for gpu in found.gpus for text in (gpu.node, gpu.name))
-    assert all(text.isprintable() for text in found.without)
-    assert found.gpus[0].name == "\\x1b]0;x\\x07GPU"
+    found, _, without = parse("nvidia|n\x1b[2J|0, \x1b]0;x\x07GPU, 1, 1, 1, 1, 1\nnone|\x9b\n")
+    assert all(text.isprintable() for gpu in found for text in (gpu.node, gpu.name))
+    assert all(text.isprintable() for text in without)
+    assert found[0].name == "\\x1b]0;x\\x07GPU"
 
 
 @given(
@@ -101,4 +98,4 @@ def test_all_gpus_idle_is_one_line() -> None:
 
 def test_a_twin_has_the_stand_in_that_the_probe_calls() -> None:
     assert STAND_INS[STAND_IN] == "nvidia_smi.sh"
-    assert parse("stand-in|n1|0, x, 50, 1, 2, 3, 4").stand_in
+    assert parse("stand-in|n1|0, x, 50, 1, 2, 3, 4")[1]

@@ -39,7 +39,7 @@ from slurmgen.submit import race as racing
 from slurmgen.submit.dependencies import find
 from slurmgen.submit.exactly_once import Closed, Submission, Submitted
 from slurmgen.submit.first import fingerprint, new_race, takers
-from slurmgen.submit.race import Entrant, Runner
+from slurmgen.submit.race import Runner
 from slurmgen.submit.where import Option
 from tests.cli.test_json import check
 from tests.conftest import Run
@@ -704,10 +704,8 @@ def test_a_connection_that_is_made_after_the_end_of_a_race_is_closed(monkeypatch
 
     monkeypatch.setattr(racing, "query_site", lambda _, jobs, **__: [Report(job=jobs[0], state="PENDING")])
     race = new_race("")
-    entrant = Entrant(
-        structs.replace(entry("k", race), id="1", state="submitted"), Route(site="daic", via="local"), never
-    )
-    one = Runner(race, entrant, connect, print)
+    submitted = structs.replace(entry("k", race), id="1", state="submitted")
+    one = Runner(race, submitted, Route(site="daic", via="local"), never, connect, print)
     one.start(SimpleQueue())
     assert connecting.wait(60)
     one.end()

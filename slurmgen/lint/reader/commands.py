@@ -64,14 +64,6 @@ class Command(NamedTuple):
         return [word.text for word in self.words]
 
 
-class ArrayCopy(NamedTuple):
-    """An array made of another array's bare name."""
-
-    target: str
-    name: str
-    span: Span
-
-
 class Cut(NamedTuple):
     """A place where a command ends although its author continued it on the next line."""
 
@@ -115,7 +107,8 @@ class Shell(NamedTuple):
     "It runs a file that may set variables."
     outside: tuple[Command, ...] = ()
     "The commands of branches that no job takes, such as those for the login node."
-    array_copies: tuple[ArrayCopy, ...] = ()
+    array_copies: tuple[tuple[str, str, Span], ...] = ()
+    "Arrays made of another array's bare name: the new name, the other one, and the place."
     cuts: tuple[Cut, ...] = ()
     documents: tuple[Document, ...] = ()
     has_error: bool = False

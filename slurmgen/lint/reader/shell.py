@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from tree_sitter import Node
 
-from slurmgen.lint.reader.commands import ArrayCopy, Assignment, Command, Cut, Document, Part, Shell
+from slurmgen.lint.reader.commands import Assignment, Command, Cut, Document, Part, Shell
 from slurmgen.lint.reader.parse import parse
 from slurmgen.lint.reader.source import CHARACTERS, OUTER, UNKNOWN, Budget, Span, TooLarge
 from slurmgen.lint.reader.words import ANY, KNOWN_RANGES, Expander, Range, Value, Word, evaluate
@@ -30,7 +30,7 @@ class Variables:
         self.exported: dict[str, str] = {}
         "Replaced, never modified: earlier commands keep a reference to it."
         self.assignments: list[Assignment] = []
-        self.array_copies: list[ArrayCopy] = []
+        self.array_copies: list[tuple[str, str, Span]] = []
         self.place: list[str] = []
         "The constructs that enclose the current node."
         self.outputs: list[str] = []
@@ -109,7 +109,7 @@ class Variables:
     def _note_copy(self, target: str, value: Node) -> None:
         copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self.raw(value))
         if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
-            self.array_copies.append(ArrayCopy(target, copied[1], self.span(value)))
+            self.array_copies.append((target, copied[1], self.span(value)))
 
     def _range(self, value: Node | None) -> Range:
         if value is not None and value.type == "string" and len(value.named_children) == 1:

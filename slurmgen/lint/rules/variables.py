@@ -270,15 +270,11 @@ def array_without_index(script: Script) -> Iterator[Finding]:
     """
     # More than the first element: another one, all of them, or their number.
     indexed = set(re.findall(r"\$\{#?!?(\w+)\[(?!0\])", script.source.plain))
-    for copy in script.shell.array_copies:
-        if copy.target not in indexed:
-            continue
-        yield Finding(
-            copy.span,
-            f"${copy.name} is an array; without an index it is only the first element",
-            f'write `("${{{copy.name}[@]}}")`',
-            (Edit(copy.span, f'("${{{copy.name}[@]}}")'),),
-        )
+    for target, name, span in script.shell.array_copies:
+        if target in indexed:
+            whole = f'("${{{name}[@]}}")'
+            fact = f"${name} is an array; without an index it is only the first element"
+            yield Finding(span, fact, f"write `{whole}`", (Edit(span, whole),))
 
 
 _GIVEN = re.compile(r"SLURM_\w+|CONDA_\w+|SHELL|EDITOR|PYTHON|HOME|[@*#?$!_]|\d")

@@ -165,14 +165,6 @@ class Fact(NamedTuple):
     command: str
 
 
-class Association(NamedTuple):
-    """An account that the user may charge."""
-
-    account: str
-    qos: tuple[str, ...]
-    default_qos: str
-
-
 class Cluster(NamedTuple):
     """The replies as records."""
 
@@ -184,7 +176,8 @@ class Cluster(NamedTuple):
     "The kinds of nodes of each partition."
     base: Kind | None
     "The commonest GPU node of the default partition, else of the whole cluster."
-    associations: tuple[Association, ...]
+    associations: tuple[tuple[str, tuple[str, ...], str], ...]
+    "The accounts that the user may charge, each with its QoS and its default QoS."
     qos: Mapping[str, Entry]
     "By name; those that the user may not use too, since they may limit a partition."
 
@@ -224,11 +217,11 @@ def output(replies: Mapping[str, Answer], command: str) -> str:
     return reply.output if reply and reply.succeeded else ""
 
 
-def _associations(text: str, cluster: str) -> tuple[Association, ...]:
+def _associations(text: str, cluster: str) -> tuple[tuple[str, tuple[str, ...], str], ...]:
     """The rows of this cluster: one accounting database may serve several."""
     rows = [[*line.split("|"), "", "", ""] for line in text.splitlines() if "|" in line]
     return tuple(
-        Association(row[0], tuple(filter(None, row[1].split(","))), row[2])
+        (row[0], tuple(filter(None, row[1].split(","))), row[2])
         for row in rows
         if not (row[3] and cluster) or row[3].lower() == cluster.lower()
     )
@@ -442,7 +435,7 @@ def _notes(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[Fact]:
             yield Fact((title,), ", ".join(names), LOGIN_NODE)
     for entry in cluster.partitions:
         yield from _values(("partitions", entry["PartitionName"]), entry, _PARTITION, PARTITIONS)
-    for name in {name: None for association in cluster.associations for name in association.qos}:
+    for name in {name: None for _, qos, _ in cluster.associations for name in qos}:
         yield from _values(("qos", name), cluster.qos.get(name, {}), _QOS, QOS)
 
 
@@ -482,7 +475,7 @@ def _unknown(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[str]:
     hidden = [entry["PartitionName"] for entry in cluster.all_partitions if entry.get("Hidden") == "YES"]
     if hidden:
         yield f"hidden partitions: {', '.join(hidden)}"
-    closed = [*_closed_to(cluster.partitions, {one.account for one in cluster.associations})]
+    closed = [*_closed_to(cluster.partitions, {account for account, _, _ in cluster.associations})]
     if closed:
         yield f"who may use the partitions {', '.join(closed)}: they allow none of your accounts"
     yield from SLURM_CANNOT_KNOW
@@ -597,8 +590,8 @@ def _allowed(kind: Kind, entry: Entry) -> Kind:
 
 def _qos_facts(cluster: Cluster) -> Iterator[Fact]:
     """The QoS that the user's associations allow, with their limits."""
-    allowed = {name for association in cluster.associations for name in association.qos}
-    preferred = {association.default_qos for association in cluster.associations} - {""}
+    allowed = {name for _, qos, _ in cluster.associations for name in qos}
+    preferred = {default for _, _, default in cluster.associations} - {""}
     for name, row in cluster.qos.items():
         if name in allowed:
             values = {"default": preferred == {name} or None, **_qos_limits(row)}

@@ -20,17 +20,7 @@ from typing import Any, NoReturn
 HERE = Path(sys.argv[0]).resolve().parent
 VALUES = {"image", "mounts", "workdir", "name", "save", "env"}
 FLAGS = """mount-home remap-root entrypoint entrypoint-log writable readonly""".split()
-EDF_KEYS = {
-    "base_environment",
-    "image",
-    "workdir",
-    "entrypoint",
-    "writable",
-    "mounts",
-    "env",
-    "annotations",
-    "devices",
-}
+EDF_KEYS = set("base_environment image workdir entrypoint writable mounts env annotations devices".split())
 REFERENCE = re.compile(
     r"(?:[\w$.-]+@)?(?:[\w.-]+(?::\d+)?#)?[a-z0-9._/-]+(?::[\w.-]+)?(?:@sha256:[0-9a-f]+)?"
 )

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from msgspec import Struct, convert, structs
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -38,7 +37,7 @@ from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.poller import Connections, State, state_of
 from slurmgen.web.jobs.request import asked_job, query_of
 from slurmgen.web.jobs.rows import job_of, key_of, record_of, record_of_job
-from slurmgen.web.pages import fields, page
+from slurmgen.web.pages import page, with_fields
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
@@ -81,16 +80,6 @@ class Form(Struct, frozen=True):
         return cls(key, fields.get("site", "")[:100], fields.get("files") == "present", values, tasks)
 
 
-def original_of(job: Job) -> Original:
-    """The job that is submitted again.
-
-    Raises:
-        RequestError: its request is not recorded.
-    """
-    record = record_of_job(job)
-    return Original(job, record, kept_of(record))
-
-
 def first_form(original: Original, proposed: Proposal | None, tasks: str) -> Form:
     """The form as it is opened: the values of the job, or what is proposed after it lacked memory or time."""
     more, had = _texts((proposed and proposed.request) or JobRequest()), _had(original)
@@ -107,7 +96,7 @@ def proposed_for(original: Original, report: Report | None, connections: Connect
     wanted = Resubmission(original=original)
     if not original.kept.batch_script:
         wanted.spec().plan()
-    return proposed(wanted, report, connections) if report else None
+    return proposed(wanted, report, connections.use) if report else None
 
 
 class _Pooled(Observer):
@@ -240,12 +229,8 @@ def ask_cancel(request: Request) -> Response:
     return _dialog(request, _reports(request))
 
 
-async def do_cancel(request: Request) -> Response:
+def do_cancel(request: Request) -> Response:
     """Cancel, and show what Slurm replied."""
-    return await run_in_threadpool(_cancel_done, request)
-
-
-def _cancel_done(request: Request) -> Response:
     reports = _reports(request)
     try:
         done = _cancelled(state_of(request), reports)
@@ -345,22 +330,14 @@ def _failed(request: Request, original: Original) -> int:
     return sum(state in sweep.FAILED for state in states) if record.tasks else 0
 
 
-async def preview(request: Request) -> Response:
+@with_fields
+def preview(request: Request, given: dict[str, str]) -> Response:
     """How the script will differ."""
-    return await run_in_threadpool(_preview, request, await fields(request))
-
-
-async def do_resubmit(request: Request) -> Response:
-    """Submit it, and show the new job."""
-    return await run_in_threadpool(_resubmit_done, request, await fields(request))
-
-
-def _preview(request: Request, given: dict[str, str]) -> Response:
     connections = state_of(request).connections
     try:
         original, form = _original(request), Form.of(given)
-        with ready(*wanted_by(original, form), _Pooled(connections)) as again:
-            made = again.arrays[0].submission
+        with ready(*wanted_by(original, form), _Pooled(connections)) as ((prepared, *_), _):
+            made = prepared.submission
         with connections.use(original.job.route) as transport:
             before = original_script(transport, original)
     except SlurmgenError as error:
@@ -370,7 +347,9 @@ def _preview(request: Request, given: dict[str, str]) -> Response:
     return page(request, "job_changes.html", lines=lines, is_diff=bool(before), options=options)
 
 
-def _resubmit_done(request: Request, given: dict[str, str]) -> Response:
+@with_fields
+def do_resubmit(request: Request, given: dict[str, str]) -> Response:
+    """Submit it, and show the new job."""
     state = state_of(request)
     try:
         original, form = _original(request), Form.of(given)
@@ -383,25 +362,23 @@ def _resubmit_done(request: Request, given: dict[str, str]) -> Response:
         return page(request, "job_resubmit.html", 422, **values)
     state.board.read()
     state.poller.hurry(job_of(record).route)
-    return _submitted(request, original, record)
-
-
-def _labels(form: Form) -> dict[str, str]:
-    memory = {name for name in _MEMORY if form.values[name]} or {"mem"}
-    return _LABELS | {name: label for name, label in _MEMORY.items() if name in memory}
-
-
-def _submitted(request: Request, original: Original, record: Record) -> Response:
     return page(request, "job_submitted.html", original=original.record, record=record, key=key_of(record))
 
 
 def _original(request: Request) -> Original:
-    return original_of(job_of(record_of(request.path_params["key"])))
+    """The job that is submitted again.
+
+    Raises:
+        RequestError: its request is not recorded.
+    """
+    record = record_of(request.path_params["key"])
+    return Original(job_of(record), record, kept_of(record))
 
 
 def _values(request: Request, original: Original, form: Form) -> dict[str, Any]:
     table = table_of(original.record)
     task = form.tasks if form.tasks != FAILED else ""
+    memory = {name for name in _MEMORY if form.values[name]} or {"mem"}
     return {
         "failed": _failed(request, original),
         "task": task,
@@ -409,7 +386,7 @@ def _values(request: Request, original: Original, form: Form) -> dict[str, Any]:
         "original": original,
         "key": key_of(original.record),
         "form": form,
-        "labels": _labels(form),
+        "labels": _LABELS | {name: label for name, label in _MEMORY.items() if name in memory},
         "sites": sorted({original.kept.site, *profile_paths()}),
     }
 

@@ -44,13 +44,9 @@ class Problem(Struct, frozen=True):
         )
 
 
-class Changes(Struct, frozen=True):
-    """What has changed since a version of the table."""
-
-    version: str
-    rows: tuple[Row, ...]
-    whole: bool
-    "Whether the table has to be read again: jobs were removed, or the server was started again."
+Changes = tuple[str, tuple[Row, ...], bool]
+"""What has changed since a version of the table: the new version, the rows, and whether the table has to be
+read again, because jobs were removed or the server was started again."""
 
 
 class Table:
@@ -78,7 +74,7 @@ class Table:
         known = int(count) if count.isdecimal() and len(count) < 19 else -1
         whole = table != self._id or known < self._removed
         ids = [] if whole else [row for row, at in self._changed.items() if at > known]
-        return Changes(self.version, tuple(self._rows[row] for row in ids), whole)
+        return self.version, tuple(self._rows[row] for row in ids), whole
 
     def count(self) -> None:
         """Begin a new version, also for a change that is not in a row."""

@@ -28,7 +28,7 @@ from slurmgen.slurm.units import readable_size
 from slurmgen.status.job import Job
 from slurmgen.status.sweep_results import FILES
 from slurmgen.text import visible
-from slurmgen.web.jobs.poller import connections_of
+from slurmgen.web.jobs.poller import state_of
 from slurmgen.web.jobs.request import asked_job, part, query_of
 from slurmgen.web.jobs.rows import record_of_job
 from slurmgen.web.pages import page
@@ -49,7 +49,7 @@ def id_of(name: str) -> str:
 
 def listed(request: Request, job: Job) -> Listing:
     """The files of a job, which are known from now on."""
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         listing = list_results(transport, job)
     with _lock:
         _names.pop(_place(job), None)
@@ -125,7 +125,7 @@ def fetch(request: Request) -> Response:
     """Fetch the files into a folder of this machine; nothing is overwritten."""
     job = asked_job(request)
     folder = local_folder(job)
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         results = fetch_results(transport, job, folder)
     return page(request, "job_fetched.html", results=results, folder=Path.cwd() / folder)
 
@@ -155,7 +155,7 @@ def download(request: Request) -> Response:
 
 def _parts(request: Request, job: Job, name: str) -> Iterator[bytes]:
     """The size of a file as text, then its parts."""
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         size, parts = read_file(transport, record_of_job(job).folder, name)
         yield str(size).encode()
         yield from parts

@@ -24,7 +24,7 @@ from slurmgen.status.slurm import UNKNOWN
 from slurmgen.status.sweep import is_sweep, joined, tally
 from slurmgen.text import counted, visible
 from slurmgen.web.jobs.board import Board, Problem
-from slurmgen.web.jobs.poller import State, connections_of, state_of
+from slurmgen.web.jobs.poller import State, state_of
 from slurmgen.web.jobs.request import asked_job, part, query_of
 from slurmgen.web.jobs.rows import path_of, record_of_job
 from slurmgen.web.pages import page
@@ -42,7 +42,7 @@ async def show(request: Request) -> Response:
 
 async def again(request: Request) -> Response:
     """The state, after another try to reach a site that refused the login."""
-    connections_of(request).forgive()
+    state_of(request).connections.forgive()
     await state_of(request).poller.retry()
     return await show(request)
 
@@ -121,7 +121,7 @@ def tone_of(state: str) -> str:
 def show_gpus(request: Request) -> Response:
     """A sample of a running job, which starts a short step in it."""
     job = asked_job(request)
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         sample = _sampler(job).sample(transport, time.monotonic())
     return page(request, "job_gpus.html", sample=sample, size=units.canonical_size)
 
@@ -157,6 +157,6 @@ def shares(report: Report) -> Iterator[tuple[str, int, str]]:
 def show_script(request: Request) -> Response:
     """The script, read-only."""
     job = asked_job(request)
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         text = submitted_script(transport, job)
     return page(request, "job_script.html", text=visible(text, keep="\n\t"))

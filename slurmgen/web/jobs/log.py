@@ -26,7 +26,7 @@ from slurmgen.status.logs import (
 )
 from slurmgen.text import visible
 from slurmgen.web.jobs.files import known_file
-from slurmgen.web.jobs.poller import Poller, State, connections_of, state_of
+from slurmgen.web.jobs.poller import Poller, State, state_of
 from slurmgen.web.jobs.request import asked_job, asked_rank, number
 from slurmgen.web.jobs.rows import record_of
 
@@ -154,7 +154,7 @@ def whole(request: Request) -> Response:
 
 
 def _content(request: Request, job: Job, file: str | None) -> Iterator[bytes]:
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         yield from read(transport, log_of(transport, job, file))
 
 

@@ -5,7 +5,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock, Thread, Timer
 from typing import Any, cast
@@ -29,7 +29,8 @@ from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.ssh.prompt import Prompt, is_in_foreground, terminal_prompt
 from slurmgen.remote.transport import Closing, TimedOut, Transport
 from slurmgen.status.query import query_and_save
-from slurmgen.web.jobs.board import Board, Changes
+from slurmgen.web.jobs.board import Board
+from slurmgen.web.jobs.rows import Row
 from slurmgen.web.pages import page
 
 IDLE = 300.0
@@ -341,23 +342,23 @@ async def _events(request: Request) -> AsyncIterator[str]:
         yield _RETRY
         while True:
             changed.clear()
-            changes = await run_in_threadpool(board.since, version)
-            if changes.rows or changes.whole or changes.version != version:
-                version = changes.version
-                yield await run_in_threadpool(_event, request, board, changes)
+            now, rows, whole = await run_in_threadpool(board.since, version)
+            if rows or whole or now != version:
+                version = now
+                yield await run_in_threadpool(_event, request, board, version, rows, whole)
             try:
                 await asyncio.wait_for(changed.wait(), _HEARTBEAT)
             except TimeoutError:
                 yield ": still here\n\n"
 
 
-def _event(request: Request, board: Board, changes: Changes) -> str:
+def _event(request: Request, board: Board, version: str, rows: Sequence[Row], whole: bool) -> str:
     data = {
-        "whole": changes.whole,
-        "rows": _text(request, "jobs_rows.html", rows=changes.rows, opened=(), now=time.time()),
+        "whole": whole,
+        "rows": _text(request, "jobs_rows.html", rows=rows, opened=(), now=time.time()),
         "problems": _text(request, "jobs_problems.html", problems=board.problems()),
     }
-    return f"id: {changes.version}\nevent: changes\ndata: {json.encode(data).decode()}\n\n"
+    return f"id: {version}\nevent: changes\ndata: {json.encode(data).decode()}\n\n"
 
 
 def _text(request: Request, template: str, **values: Any) -> str:
@@ -376,7 +377,12 @@ class State:
 
     def begin(self) -> None:
         """Read a long ledger before the first page needs it."""
-        Thread(target=_read, args=[self.board], daemon=True).start()
+
+        def read() -> None:
+            with suppress(ConfigError):  # the page says it
+                self.board.read()
+
+        Thread(target=read, daemon=True).start()
 
     def end(self) -> None:
         """Close the connections to sites."""
@@ -387,13 +393,3 @@ def state_of(request: Request) -> State:
     """What the server that answers has."""
     state: State = request.app.state.jobs
     return state
-
-
-def connections_of(request: Request) -> Connections:
-    """The connections to sites that all requests to this server share."""
-    return state_of(request).connections
-
-
-def _read(board: Board) -> None:
-    with suppress(ConfigError):  # the page says it
-        board.read()

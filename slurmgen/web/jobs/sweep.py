@@ -22,7 +22,7 @@ from slurmgen.text import visible
 from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.files import id_of, known_file, listed, logs_in, metrics_in
 from slurmgen.web.jobs.job_state import tone_of
-from slurmgen.web.jobs.poller import connections_of, state_of
+from slurmgen.web.jobs.poller import state_of
 from slurmgen.web.jobs.request import asked_job, json_part
 from slurmgen.web.jobs.rows import key_of, path_of
 from slurmgen.web.pages import settings_of
@@ -34,7 +34,7 @@ def show(request: Request) -> object:
     job = asked_job(request)
     if job.record is None or not job.record.tasks:
         raise HTTPException(404, "This job is not a sweep.")
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         arrays = with_earlier(all_arrays(job))
         states = _states(transport, arrays, state_of(request).board)
         return _sweep(transport, arrays, states, settings_of(request).url)
@@ -105,6 +105,6 @@ def curves(request: Request) -> object:
     path = known_file(request, job)
     if path is None:
         raise HTTPException(400, "Name a file of the job.")
-    with connections_of(request).use(job.route) as transport:
+    with state_of(request).connections.use(job.route) as transport:
         found = read_curves(transport, path)
     return structs.replace(found, values={visible(name): column for name, column in found.values.items()})

@@ -18,6 +18,7 @@ from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Source, read
 from tests.conftest import Run
 from tests.lint import corpus
+from tests.support.examples import Example, examples
 from tests.support.golden import golden_requests
 
 GENERIC = load_site("generic")
@@ -150,49 +151,11 @@ def test_an_option_that_a_job_does_not_express_is_named_with_its_line(option: st
     assert {(line.line, why in line.why) for line in made.lost} == {(3, True)}
 
 
-@pytest.mark.parametrize(
-    ("launch", "fields"),
-    [
-        ("python train.py --x", {"framework": "python", "script": "train.py", "script_args": ("--x",)}),
-        ("srun python -u -m pkg.train", {"framework": "python", "module": "pkg.train"}),
-        ("torchrun --standalone --nproc-per-node=4 -m a.b c", {"framework": "ddp", "module": "a.b"}),
-        (
-            "accelerate launch --config_file c.yaml --num_processes 4 --use_fsdp train.py",
-            {"framework": "accelerate", "launcher_config": "c.yaml", "launcher_args": ("--use_fsdp",)},
-        ),
-        (
-            "deepspeed --num_gpus=4 train.py --deepspeed ds.json",
-            {"framework": "deepspeed", "script": "train.py"},
-        ),
-        ("srun -n 4 python train.py", {"framework": "srun", "script": "train.py"}),
-        ("srun -n 4 python lightning_train.py", {"framework": "lightning"}),
-        ("mpirun -np 4 ./solver in.txt", {"framework": "mpi", "command": ("./solver", "in.txt")}),
-        ("CUDA_LAUNCH_BLOCKING=1 python t.py", {"env": {"CUDA_LAUNCH_BLOCKING": "1"}, "script": "t.py"}),
-        (
-            "srun apptainer exec --nv x.sif bash -c 'torchrun --node-rank $SLURM_NODEID \\\n  t.py'",
-            {
-                "framework": "python",
-                "command": (
-                    *"apptainer exec --nv x.sif bash -c".split(),
-                    "torchrun --node-rank $$SLURM_NODEID    t.py",
-                ),
-            },
-        ),
-        (
-            "srun -n 4 nsys profile -o x python train.py",
-            {"framework": "srun", "command": tuple("nsys profile -o x python train.py".split())},
-        ),
-        (
-            "srun site_wrapper.sh exec torchrun t.py",
-            {"command": ("site_wrapper.sh", "exec", "torchrun", "t.py")},
-        ),
-        ("exec srun -n 4 python train.py", {"framework": "srun", "script": "train.py"}),
-        ("bash run.sh a b", {"framework": "python", "command": ("bash", "run.sh", "a", "b")}),
-    ],
-)
-def test_a_launch_becomes_framework_and_program(launch: str, fields: dict[str, Any]) -> None:
-    made = adopted(f"{HEAD}{launch}\n")
-    assert {key: getattr(made.request, key) for key in fields} == fields
+@pytest.mark.parametrize("example", examples(Path(__file__).with_name("launches.txt")))
+def test_a_launch_becomes_framework_and_program(example: Example) -> None:
+    made = adopted(HEAD + example.text)
+    for key, value in tomllib.loads(f"fields = {{ {example.expected} }}")["fields"].items():
+        assert getattr(made.request, key) == (tuple(value) if isinstance(value, list) else value)
     assert made.error == ""
 
 

@@ -18,9 +18,12 @@ from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Source, read
 from tests.conftest import Run
 from tests.lint import corpus
+from tests.support.examples import Example, examples
 from tests.support.golden import golden_requests
 
 GENERIC = load_site("generic")
+LAUNCHES = examples(Path(__file__).with_name("launches.txt"))
+"Each with the fields of the job that it becomes, or `lost`."
 GOLDEN = Path(__file__).parents[1] / "golden"
 RENDERED = {name: case for name, case in golden_requests().items() if case[1].sweep is None}
 HEAD = "#SBATCH --nodes=1 --gres=gpu:4 --time=60 --mem=64G -c 16\n"
@@ -150,70 +153,15 @@ def test_an_option_that_a_job_does_not_express_is_named_with_its_line(option: st
     assert {(line.line, why in line.why) for line in made.lost} == {(3, True)}
 
 
-@pytest.mark.parametrize(
-    ("launch", "fields"),
-    [
-        ("python train.py --x", {"framework": "python", "script": "train.py", "script_args": ("--x",)}),
-        ("srun python -u -m pkg.train", {"framework": "python", "module": "pkg.train"}),
-        ("torchrun --standalone --nproc-per-node=4 -m a.b c", {"framework": "ddp", "module": "a.b"}),
-        (
-            "accelerate launch --config_file c.yaml --num_processes 4 --use_fsdp train.py",
-            {"framework": "accelerate", "launcher_config": "c.yaml", "launcher_args": ("--use_fsdp",)},
-        ),
-        (
-            "deepspeed --num_gpus=4 train.py --deepspeed ds.json",
-            {"framework": "deepspeed", "script": "train.py"},
-        ),
-        ("srun -n 4 python train.py", {"framework": "srun", "script": "train.py"}),
-        ("srun -n 4 python lightning_train.py", {"framework": "lightning"}),
-        ("mpirun -np 4 ./solver in.txt", {"framework": "mpi", "command": ("./solver", "in.txt")}),
-        ("CUDA_LAUNCH_BLOCKING=1 python t.py", {"env": {"CUDA_LAUNCH_BLOCKING": "1"}, "script": "t.py"}),
-        (
-            "srun apptainer exec --nv x.sif bash -c 'torchrun --node-rank $SLURM_NODEID \\\n  t.py'",
-            {
-                "framework": "python",
-                "command": (
-                    *"apptainer exec --nv x.sif bash -c".split(),
-                    "torchrun --node-rank $$SLURM_NODEID    t.py",
-                ),
-            },
-        ),
-        (
-            "srun -n 4 nsys profile -o x python train.py",
-            {"framework": "srun", "command": tuple("nsys profile -o x python train.py".split())},
-        ),
-        (
-            "srun site_wrapper.sh exec torchrun t.py",
-            {"command": ("site_wrapper.sh", "exec", "torchrun", "t.py")},
-        ),
-        ("exec srun -n 4 python train.py", {"framework": "srun", "script": "train.py"}),
-        ("bash run.sh a b", {"framework": "python", "command": ("bash", "run.sh", "a", "b")}),
-    ],
-)
-def test_a_launch_becomes_framework_and_program(launch: str, fields: dict[str, Any]) -> None:
-    made = adopted(f"{HEAD}{launch}\n")
-    assert {key: getattr(made.request, key) for key in fields} == fields
+@pytest.mark.parametrize("example", [one for one in LAUNCHES if one.expected != "lost"])
+def test_a_launch_becomes_framework_and_program(example: Example) -> None:
+    made = adopted(HEAD + example.text)
+    for key, value in tomllib.loads(f"fields = {{ {example.expected} }}")["fields"].items():
+        assert getattr(made.request, key) == (tuple(value) if isinstance(value, list) else value)
     assert made.error == ""
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "for lr in 1 2; do\n  python train.py $lr\ndone\n",
-        "python a.py &\npython b.py &\nwait\n",
-        "python $ARGS\n",
-        "python train.py --data ~bob/data\n",
-        'ARGS="--lr $LR"\npython train.py $ARGS\n',
-        "FILES=$(ls data)\npython train.py $FILES\n",
-        "python train.py data/*.csv\n",
-        "FILES='data/*.csv'\npython train.py $FILES\n",
-        "python train.py {a,b}.csv\n",
-        "python train.py $'a\\tb'\n",
-        "python - <<EOF\nimport torch\nEOF\n",
-        "python train.py < answers.txt\n",
-        "\n",
-    ],
-)
+@pytest.mark.parametrize("body", [one.text for one in LAUNCHES if one.expected == "lost"])
 def test_a_program_that_a_job_cannot_express_fails_and_each_line_is_named(body: str) -> None:
     made = adopted(HEAD + body)
     assert made.request.command == ("bash", "-c", PLACEHOLDER)

@@ -15,6 +15,7 @@ from msgspec import structs
 from slurmgen.ledger.ledger import Ledger, Record
 from slurmgen.lint.rules import all_rules
 from tests.conftest import Run
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed
 
 Complete = Callable[..., list[str]]
@@ -29,10 +30,8 @@ PENDING = structs.replace(JOB, id="", name="lost", submitted="2026-01-03", state
 @pytest.fixture
 def complete(tmp_path: Path) -> Complete:
     """Press the tab key at the end of a command line, and return what bash offers."""
-    program = tmp_path / "bin" / "slurmgen"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m slurmgen "$@"\n')
-    program.chmod(0o755)
+    program = f'exec {shlex.quote(sys.executable)} -m slurmgen "$@"'
+    programs = write_programs(tmp_path / "bin", {"slurmgen": program})
 
     def press_tab(line: str, folder: Path = tmp_path) -> list[str]:
         words = line.split(" ")
@@ -43,7 +42,7 @@ def complete(tmp_path: Path) -> Complete:
             'for reply in ${COMPREPLY[@]+"${COMPREPLY[@]}"}; do printf \'%s\\n\' "$reply"; done\n'
         )
         argv = ["bash", "--norc", "-c", script, "bash", *words]
-        environ = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+        environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
         reply = subprocess.run(
             argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=True
         )

@@ -12,6 +12,7 @@ import pytest
 from slurmgen.config.project import Project, find_project, job_request, load_project, sites_of
 from slurmgen.errors import ConfigError, RequestError
 from tests.conftest import Run
+from tests.support.examples import Example, examples
 from tests.test_paths import OTHER_USER, as_root
 
 PROJECT = """
@@ -185,29 +186,10 @@ def test_the_sites_of_a_job_are_its_own_else_the_projects_else_those_of_its_tabl
     assert list(sites_of(load_project(tmp_path / "slurmgen.toml"), "a")) == sites
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[job.a]\ngpu = 1", r"slurmgen\.toml:2: unknown key job\.a\.gpu\. Did you mean gpus\?"),
-        (
-            "\n# gpu\n[job.a.site.daic]\ngpu = 1",
-            r"slurmgen\.toml:4: unknown key job\.a\.site\.daic\.gpu\. Did you mean gpus",
-        ),
-        ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected a whole number, got a string: 'two'"),
-        ("[jobs.a]", "unknown key jobs. Did you mean job"),
-        (
-            "[job.a]\nthen = [{scripts = 'x'}]",
-            r"toml:2: unknown key job\.a\.then\.scripts\. .* Known: command, ",
-        ),
-        ("[[job.a.then]]\nx = 1", r"toml:2: unknown key job\.a\.then\.x\. Known: command, framework, "),
-        ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Correct that key"),
-        ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Correct that key"),
-        ("site =\n", r"slurmgen\.toml:1: it is not TOML: Invalid value at column 7"),
-    ],
-)
-def test_a_wrong_project_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "slurmgen.toml").write_text(text)
-    with pytest.raises(ConfigError, match=message):
+@pytest.mark.parametrize("example", examples(Path(__file__).with_name("invalid_projects.txt")))
+def test_a_wrong_project_is_refused_with_its_file_and_key(example: Example, tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text(example.text)
+    with pytest.raises(ConfigError, match=example.expected):
         find_project(tmp_path)
 
 

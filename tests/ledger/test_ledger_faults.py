@@ -21,6 +21,7 @@ from slurmgen.ledger.places import Consents
 from slurmgen.remote.route import Route
 from slurmgen.web.jobs.board import Board
 from tests.scenarios.test_failing_machines import mount, small
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed
 from tests.test_paths import OTHER_USER, as_root
 
@@ -230,8 +231,7 @@ def test_a_job_that_cannot_be_recorded_any_more_is_printed_and_found_again(
     testbed: Testbed,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "sbatch").write_text(f'#!/bin/bash\n({fault})\nexec /usr/bin/sbatch "$@"\n')
-    (tmp_path / "sbatch").chmod(0o755)
+    write_programs(tmp_path, {"sbatch": f'({fault})\nexec /usr/bin/sbatch "$@"'}, "#!/bin/bash")
     path, jobs = os.environ["PATH"], jobs_of(testbed)
     monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
     assert _exit_code(["submit", *JOB]) == 0

@@ -1,11 +1,13 @@
 """The launches of a script, in the many forms that scripts use."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from slurmgen.lint import lint
 from slurmgen.lint.reader import Launch, Script, read
+from tests.support.examples import Example, examples
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4 --cpus-per-task=32\n"
 
@@ -19,63 +21,22 @@ def launch(body: str) -> Launch:
     return only
 
 
-FORMS = {
-    "torchrun --nproc-per-node=4 t.py": "",
-    "srun torchrun --nproc_per_node 4 t.py": "srun",
-    "srun -N 2 -c 32 --mpi=none torchrun --nproc-per-node=4 t.py": "srun",
-    "srun python -m torch.distributed.run --nproc_per_node=4 t.py": "srun",
-    "srun python3.11 -u -m torch.distributed.launch --nproc_per_node=4 t.py": "srun",
-    "srun uv run --no-sync torchrun --nproc-per-node=4 t.py": "srun uv",
-    "exec srun env A=1 B=2 torchrun --nproc-per-node=4 t.py": "env srun env",
-    "time srun numactl --membind=0 timeout 5m torchrun --nproc-per-node=4 t.py": "env srun env env",
-    "srun nice -n 5 .venv/bin/torchrun --nproc-per-node=4 t.py": "srun env",
-    "srun apptainer exec --nv --bind /a,/b -B /c img.sif torchrun --nproc-per-node=4 t.py": "srun apptainer",
-    "srun singularity -q run --nv $IMG torchrun --nproc-per-node=4 t.py": "srun apptainer",
-    "srun podman-hpc run --rm --gpu -v /a:/b img torchrun --nproc-per-node=4 t.py": "srun podman",
-    "srun bash -c 'exec torchrun --nproc-per-node=4 \"$@\"' sh t.py": "srun shell env",
-    'srun bash -lc "cd x && torchrun --nproc-per-node=4 t.py"': "srun shell",
-    "srun \\\n  torchrun \\\n  --nproc-per-node=4 \\\n  t.py": "srun",
-    'f() { srun "$@"; }\nf torchrun --nproc-per-node=4 t.py': "srun",
-    'cmd=(torchrun --nproc-per-node=$((2 * 2)) t.py)\nsrun "${cmd[@]}"': "srun",
-    "N=8\nG=$((N / 2))\nsrun torchrun --nproc-per-node=$G t.py": "srun",
-    'CMD="torchrun --nproc-per-node=4 t.py"\nsrun $CMD': "srun",
-    "srun torchrun --nproc-per-node=$SLURM_GPUS_ON_NODE t.py | tee log": "srun",
-    "if true; then srun torchrun --nproc-per-node=4 t.py; fi": "srun",
-    'srun torchrun --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" t.py &\nwait': "srun",
-    "srun bash -c 'bash -c \"torchrun --nproc-per-node=4 t.py\"'": "srun shell shell",
-    "srun apptainer exec $A/$B/x.sif torchrun --nproc-per-node=4 t.py": "srun apptainer",
-    "srun apptainer exec --bind $A:$B,c x.sif torchrun --nproc-per-node=4 t.py": "srun apptainer",
-    'L="torchrun --nproc-per-node=4"\nsrun bash -c " $L t.py"': "srun shell",
-    'L="torchrun --nproc-per-node=4"\nsrun bash -c "  ${L} t.py"': "srun shell",
-    'C="torchrun --node-rank=\\$(((X)) && echo 1) --nproc-per-node=4 t.py"\nsrun bash -c "$C"': "srun shell",
-    "srun torchrun --nnodes=2 `# nodes` --nproc-per-node=4 t.py": "srun",
-}
+LAUNCHES = examples(Path(__file__).with_name("launches.txt"))
+"Each with what stands around torchrun, or `unknown` if the script does not determine the number of ranks."
+KNOWN = [one for one in LAUNCHES if one.expected != "unknown"]
 
 
-@pytest.mark.parametrize("body", FORMS)
-def test_the_launch_is_found(body: str) -> None:
-    found = launch(body)
+@pytest.mark.parametrize("example", KNOWN, ids=lambda example: example.text)
+def test_the_launch_is_found(example: Example) -> None:
+    found = launch(example.text)
     assert found.kind == "torchrun"
     assert found.options.number("nproc-per-node") == 4
     assert found.script is not None
     assert found.script.text == "t.py"
-    assert [layer.kind for layer in found.layers] == FORMS[body].split()
+    assert (" ".join(layer.kind for layer in found.layers) or "none") == example.expected
 
 
-UNKNOWN = [
-    "N=4\nif [ -f x ]; then N=2; fi\nsrun torchrun --nproc-per-node=$N t.py",
-    "N=4\nfor N in 1 2; do srun torchrun --nproc-per-node=$N t.py; done",
-    "N=4\nsource settings.sh\nsrun torchrun --nproc-per-node=$N t.py",
-    "read N < file\nsrun torchrun --nproc-per-node=$N t.py",
-    "srun torchrun --nproc-per-node=$(nvidia-smi -L | wc -l) t.py",
-    "srun torchrun --nproc-per-node=${1:-4} t.py",
-    'N=4\n[ -n "$X" ] && N=8\nsrun torchrun --nproc-per-node=$N t.py',
-    "N=4\nsrun bash -c 'torchrun --nproc-per-node=$N t.py'",
-    "case $X in a) N=4;; *) N=8;; esac\nsrun torchrun --nproc-per-node=$N t.py",
-]
-
-
-@pytest.mark.parametrize("body", UNKNOWN)
+@pytest.mark.parametrize("body", [one.text for one in LAUNCHES if one not in KNOWN])
 def test_a_value_that_the_script_does_not_determine_is_unknown(body: str) -> None:
     found = launch(body)
     assert "nproc-per-node" in found.options.given

@@ -1,6 +1,9 @@
 """The plan: derived values, and rejected requests."""
 
 import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from slurmgen.plan.explain import explain
 from slurmgen.request.model import Then
 from slurmgen.sites.model import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Qos, Rendezvous, Site
 from tests.support import plans
+from tests.support.examples import examples
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
 
@@ -62,142 +66,27 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
     assert plan_of("daic", gpus=8, gpu_type="v100").gpu_directive == (("gres", "gpu:v100:8"),)
 
 
-IMPOSSIBLE: dict[str, list[tuple[dict[str, Any], str, str]]] = {
-    "olivia": [
-        (
-            {"gpus": 6},
-            "6 GPUs do not fill whole nodes: a node of olivia has 4",
-            "4 or 8 GPUs, or add --nodes 2",
-        ),
-        (
-            {"gpus": 1, "nodes": 2},
-            "1 GPU cannot be divided over 2 nodes",
-            "for 2 GPUs, 8 for whole nodes, or for --nodes 1.",
-        ),
-        (
-            {"gpus": 5, "nodes": 2},
-            "5 GPUs cannot be divided over 2 nodes",
-            "4 or 6 GPUs, 8 for whole nodes, or for --nodes 5.",
-        ),
-        ({"gpus": 9, "nodes": 2}, "9 GPUs cannot be divided over 2 nodes", "8 GPUs, or for --nodes 3."),
-        ({"gpus": 8, "nodes": 1}, "a node of olivia has 4", "at most 4 GPUs, or for 2 nodes or more"),
-        ({"gpus": 36}, "36 GPUs exceed the limit of partition accel: 32 per job", "--gpus 32"),
-        ({"gpus": 20, "qos": "devel"}, "20 GPUs exceed the limit of qos devel", "--gpus 16"),
-        ({"gpus": 4, "partition": "small"}, "partition small has no GPUs", "Choose one with GPUs: accel."),
-        ({"time": "8-0"}, "partition accel allows 7-00:00:00", "at most --time 7-00:00:00"),
-        ({"time": "4:00:00", "qos": "devel"}, "qos devel allows 02:00:00", "--time 02:00:00"),
-        ({"mem": "900G"}, "the job needs 900G per node, but a node of olivia has 808G", "--mem 808G"),
-        ({"cpus_per_gpu": 80, "gpus": 4}, "320 CPUs per node", "at most --cpus-per-gpu 72"),
-        ({"gpus": 99991}, "99991 GPUs exceed the limit of partition accel: 32 per job", "at most --gpus 32"),
-        ({"partition": "accel,small"}, "partition small has no GPUs", "Choose"),
-        ({"python_env": "conda:x"}, "exclude each other", "--container none"),
-    ],
-    "generic": [
-        ({"time": "soon"}, "'soon' is not a Slurm time", "04:00:00"),
-        ({"time": "0"}, "is zero", "HH:MM:SS"),
-        ({"mem": "much"}, "'much' is not a size", "64G"),
-        ({"framework": "dpd"}, "unknown framework 'dpd'", "Did you mean ddp?"),
-        ({"framework": "python", "nodes": 2}, "1 of 2 nodes would idle", "Ask for one node"),
-        ({"script": ""}, "--script is empty", "Leave it out"),
-        ({"modules": ("",)}, "--module is empty", "Leave it out"),
-        ({"framework": "DPP"}, "unknown framework 'DPP'", "Did you mean ddp?"),
-        ({"gpus": -1}, "--gpus is -1", "from 0 on"),
-        ({"gpus": 99999999999}, "--gpus is 99999999999", "at most 100,000"),
-        ({"gpus": 1000}, "1000 GPUs would be on one node", "Add --nodes"),
-        ({"gpus": 1000, "nodes": 2}, "500 GPUs would be on one node", "more --nodes"),
-        ({"nodes": 99999999999}, "--nodes is 99999999999", "at most 65,536"),
-        ({"cpus_per_gpu": 99999}, "--cpus-per-gpu is 99999", "at most 1,024"),
-        ({"mem": "99999999999G"}, "--mem 99999999999G is more than any node has", "such as 64G"),
-        ({"mem": "9" * 400 + "K"}, "is more than", "such as 64G"),
-        ({"mem": "-1G"}, "'-1G' is not a size", "such as 64G"),
-        ({"time": "99999999999"}, "--time 99999999999 is longer than a year", "04:00:00"),
-        ({"time": "9" * 5000}, "is not a Slurm time", "04:00:00"),
-        ({"time": "-5"}, "'-5' is not a Slurm time", "04:00:00"),
-        ({"sbatch": {"array": "0-99999999999"}}, "an index of more than 4,000,000", "no larger"),
-        ({"sbatch": {"array": "9" * 5000}}, "an index of more than 4,000,000", "no larger"),
-        ({"sbatch": {"array": "-5"}}, "array=-5 is not an array", "0-99%4"),
-        ({"sbatch": {"array": "0-8:0"}}, "array=0-8:0 is not an array", "0-99%4"),
-        ({"sbatch": {"array": True}}, "--sbatch array has no value", "Write array=VALUE"),
-        ({"sbatch": {"hold": "5"}}, "--sbatch hold takes no value, not '5'", "Write hold alone"),
-        ({"sbatch": {"error": "errs/%j"}}, "folder of --sbatch error=errs/%j", "--log-dir errs"),
-        ({"log_dir": "$SCRATCH/logs"}, "--log-dir '$SCRATCH/logs' has a variable", "Write a full path"),
-        ({"log_dir": "~/logs"}, "which Slurm does not expand in #SBATCH lines", "Write a full path"),
-        ({"env": {"MASTER_PORT": "1"}}, "--env MASTER_PORT would have no effect: ddp sets", "Leave"),
-        (
-            {"framework": "lightning", "gpus": 2, "env": {"MASTER_PORT": "1"}},
-            "--env MASTER_PORT would have no effect: the script derives it from the job id",
-            "Leave it out",
-        ),
-        ({"requeue": True, "env": {"REQUEUE_FILE": "x"}}, "--env REQUEUE_FILE", "Leave it out"),
-        ({"python_env": "uv", "env": {"UV_PROJECT_ENVIRONMENT": "x"}}, "--python-env sets", "Leave"),
-        (
-            {"framework": "lightning", "gpus": 2, "env": {"A": "${SLURM_LOCALID}"}},
-            "--env A has $SLURM_LOCALID, which the batch script expands",
-            "[env.task]",
-        ),
-        (
-            {"framework": "lightning", "gpus": 2, "script_args": ("--rank=$SLURM_PROCID",)},
-            "the argument '--rank=$SLURM_PROCID' has $SLURM_PROCID",
-            "[env.task]",
-        ),
-        ({"nodes": -1}, "--nodes is -1", "from 1 on"),
-        ({"cpus_per_gpu": 0}, "--cpus-per-gpu is 0", "from 1 on"),
-        ({"env": {"A": "b\nc"}}, "env has a control character", "take it out"),
-        ({"name": "n" * 201}, "the job name has 201 characters", "at most 200"),
-        ({"script_args": ("a\0b",)}, "script_args has a control character", "take it out"),
-        ({"name": "a\n#SBATCH --x"}, "name has a control character", "take it out"),
-        ({"script": "a\udcffb"}, "script has a control character", "take it out"),
-        ({"name": "a b"}, "the job name 'a b' is not a valid name", "--name"),
-        ({"script": "-c"}, "begins with a dash", "./-c"),
-        ({"command": ("--pty", "a"), "name": "a"}, "begins with a dash", "name of a program"),
-        ({"account": "a b"}, "'a b' is not a Slurm name", "Use letters"),
-        ({"log_dir": "my logs"}, "--log-dir 'my logs' is not allowed in a directive", "Leave out spaces"),
-        ({"sbatch": {"gres": "gpu:1"}}, "slurmgen sets --gres itself", "--gpus and --gpu-type"),
-        ({"sbatch": {"constrant": "x"}}, "unknown sbatch option 'constrant'", "Did you mean constraint?"),
-        ({"sbatch": {"comment": 'a"b'}}, "has a quote", "expands nothing"),
-        ({"sbatch": {"part": "x"}}, "--sbatch part is an abbreviation", "Write partition."),
-        ({"sbatch": {"signal": "$(x)"}}, "signal=$(x) is not a signal", "USR2@120"),
-        ({"sbatch": {"tres-per-task": "x"}}, "slurmgen sets --tres-per-task itself", "hides"),
-        ({"sbatch": {"gpu-bind": "single:1"}}, "hides a node's GPUs", "Only none"),
-        ({"env": {"A;touch x;B": "1"}}, "the request is wrong", "Correct"),
-        ({"gpus": "4"}, "wrong: gpus: expected a whole number, got a string: '4'", "Correct"),
-        ({"mixed_precision": "no; touch x"}, "the request is wrong", "Correct"),
-        ({"gpu_type": "a100,b"}, "'a100,b' is not a Slurm name", "Use letters"),
-        ({"gpu_type": "gh200:2"}, "'gh200:2' is not a Slurm name", "Use letters"),
-        ({"container": "-x.sif"}, "begins with a dash", "full path"),
-        ({"framework": "lightning", "gpus": 2, "name": "bash"}, "a job named 'bash'", "--name"),
-        ({"sbatch": {"--hold": ""}}, "'--hold' is not an sbatch option", "without dashes"),
-        ({"rendezvous": "c10d", "framework": "lightning"}, "has no effect with lightning", "Leave it out"),
-        ({"mixed_precision": "bf16"}, "--mixed-precision has no effect with ddp", "Leave it out"),
-        ({"binds": ("/data",)}, "--bind without a container", "--container"),
-        (
-            {"python_env": "pipenv"},
-            "unknown python_env 'pipenv'",
-            "Known: conda, none, pixi, squashfs, uv, venv",
-        ),
-        ({"python_env": "conda"}, "names no place", "conda:FOLDER_OR_NAME"),
-        ({"requeue": True, "sbatch": {"no-requeue": ""}}, "exclude each other", "Leave one out"),
-        ({"requeue": True, "sbatch": {"signal": "B:USR2@9"}}, "--signal is B:", "USR2@"),
-        ({"requeue": True, "sbatch": {"signal": "USR1@60"}}, "--signal is USR1", "USR2@"),
-    ],
-    "daic": [
-        ({"cpus_per_gpu": 1}, "1 CPU per task: daic allocates CPUs in multiples of 2", "--cpus-per-gpu 2"),
-        (
-            {"cpus_per_gpu": 3},
-            "3 CPUs per task: daic allocates CPUs in multiples of 2",
-            "--cpus-per-gpu 2 or 4",
-        ),
-        ({"account": None}, "daic needs an account", "--account NAME"),
-        ({"gpus": 4, "nodes": 1}, "a node of daic has 3", "--gpu-type v100 or turing"),
-        ({"container": "/x.sif", "binds": ("data",)}, "'data' is not a full path", "SOURCE"),
-        ({"container": "/x.sif", "env": {"HOME": "/x"}}, "HOME is ignored by apptainer", "--bind"),
-    ],
-}
+IMPOSSIBLE = [
+    ("generic", {"mem": "9" * 400 + "K"}, "is more than", "such as 64G"),
+    ("generic", {"time": "9" * 5000}, "is not a Slurm time", "04:00:00"),
+    ("generic", {"sbatch": {"array": "9" * 5000}}, "an index of more than 4,000,000", "no larger"),
+    ("generic", {"name": "n" * 201}, "the job name has 201 characters", "at most 200"),
+    ("generic", {"script": "a\udcffb"}, "script has a control character", "take it out"),
+    ("daic", {"account": None}, "daic needs an account", "--account NAME"),
+]
+
+
+def impossible(site: str) -> Iterator[tuple[str, dict[str, Any], str, str]]:
+    """Requests as slurmgen.toml has them, each with the fact and the hint of its refusal."""
+    for one in examples(Path(__file__).parent / f"impossible/{site}.txt"):
+        fact, _, hint = one.expected.partition(" | ")
+        asked = {key: tuple(v) if isinstance(v, list) else v for key, v in tomllib.loads(one.text).items()}
+        yield site, asked, fact, hint
 
 
 @pytest.mark.parametrize(
     ("site", "asked", "fact", "hint"),
-    [(site, *row) for site, rows in IMPOSSIBLE.items() for row in rows],
+    [*IMPOSSIBLE, *impossible("olivia"), *impossible("generic"), *impossible("daic")],
 )
 def test_an_impossible_request_is_rejected_with_fact_and_hint(
     site: str, asked: dict[str, object], fact: str, hint: str

@@ -79,35 +79,6 @@ def test_a_later_request_replaces_the_program_of_an_earlier_one() -> None:
     assert (merged.script, merged.command, merged.gpus) == (None, ("b",), 2)
 
 
-@pytest.mark.parametrize(
-    ("asked", "fact"),
-    [
-        ({"script": "a.py", "module": "b"}, "--script and --python-module exclude each other"),
-        ({"module": "a-b"}, "--python-module 'a-b' is not the name of a Python module"),
-        (
-            {"framework": "lightning", "launcher_args": ("--x",)},
-            "--launcher-arg has no effect with lightning",
-        ),
-        ({"launcher_config": "c.yaml"}, "--launcher-config has no effect with ddp"),
-        ({"launcher_args": ("--nproc_per_node=3",)}, "slurmgen sets it for ddp"),
-        ({"gpus": 0, "framework": "ddp"}, "ddp starts one rank per GPU, and --gpus 0 requests none"),
-        ({"gpus": 0, "gpu_type": "a40"}, "--gpus 0 and --gpu-type exclude each other"),
-        ({"gpus": 0, "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect with --gpus 0"),
-        ({"cpus": 4, "cpus_per_gpu": 4}, "--cpus and --cpus-per-gpu exclude each other"),
-        ({"gpus": 0, "ntasks_per_node": 2}, "--ntasks-per-node is for jobs with GPUs"),
-        (
-            {"sbatch": {"output": "x.out"}, "log_dir": "logs"},
-            "--sbatch output and --log-dir exclude each other",
-        ),
-        ({"gpus": 0, "nodes": 2}, "1 of 2 nodes would idle"),
-    ],
-)
-def test_a_contradiction_is_refused(asked: dict[str, object], fact: str) -> None:
-    with pytest.raises(RequestError) as raised:
-        resolve(Request(**asked), GENERIC)  # type: ignore[arg-type]
-    assert fact in raised.value.fact
-
-
 def test_further_options_of_the_launcher_come_before_the_program() -> None:
     step = step_of(launcher_args=("--max-restarts=2", "--tee=3"), script="t.py")
     assert "--nproc-per-node=1 --max-restarts=2 --tee=3 t.py" in step

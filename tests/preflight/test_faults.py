@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.preflight.checks import HERE, PROGRAM, PYTHON, addresses, check, fault
+from tests.support.programs import write_programs
 
 NAMES = addresses(9)
 NODE = 3
 NAME = NAMES[NODE]
 SHORT = (*PYTHON, str(HERE / "faulty.py"), "short_limits", PROGRAM)
 IN_FULL_SHM = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm; exec "$@"', "sh")
-NVIDIA_SMI = """#!/bin/sh
-case "$1" in
+NVIDIA_SMI = """case "$1" in
 topo) echo "the links of this node" ;;
 *) for gpu in $(seq {gpus}); do echo "GPU of a test, 81559, {used}, 1980, 700.00, {ecc}, {slow}"; done ;;
 esac
@@ -29,9 +29,7 @@ def may_mount() -> bool:
 
 def with_gpus(folder: Path, gpus: int, used: int = 4, ecc: str = "0", slow: str = "Not Active") -> list[str]:
     """The words before a command that give it a stand-in for nvidia-smi."""
-    folder.mkdir()
-    (folder / "nvidia-smi").write_text(NVIDIA_SMI.format(gpus=gpus, used=used, ecc=ecc, slow=slow))
-    (folder / "nvidia-smi").chmod(0o755)
+    write_programs(folder, {"nvidia-smi": NVIDIA_SMI.format(gpus=gpus, used=used, ecc=ecc, slow=slow)})
     return ["env", f"PATH={folder}:{os.environ['PATH']}"]
 
 

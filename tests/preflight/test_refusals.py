@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.preflight.checks import PROGRAM, PYTHON
+from tests.support.programs import write_programs
 
 SHORT = "import nodes; nodes.JOIN = nodes.Limit(0.1, 0.1); import controller; controller.JOIN = nodes.JOIN"
 
@@ -78,10 +79,7 @@ def test_an_exception_of_any_name_is_a_finding(tmp_path: Path) -> None:
 
 def test_a_message_among_the_gpus_is_not_counted(tmp_path: Path) -> None:
     listed = "Unable to determine the device handle for GPU 0000:C1:00.0: Unknown Error"
-    (tmp_path / "nvidia-smi").write_text(
-        f"#!/bin/sh\necho '{listed}'\necho 'H100, 9, 1, 1, 1, 0, Not Active'\n"
-    )
-    (tmp_path / "nvidia-smi").chmod(0o755)
+    write_programs(tmp_path, {"nvidia-smi": f"echo '{listed}'\necho 'H100, 9, 1, 1, 1, 0, Not Active'"})
     code = f"import sys; sys.path.insert(0, {PROGRAM!r}); import gpus; print(len(gpus.listed()[0]))"
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.check_output([*PYTHON, "-c", code], env=env, text=True) == "1\n"

@@ -7,25 +7,9 @@ import pytest
 
 from slurmgen.program.framework import Program, read_program
 from slurmgen.python_source import source_of
+from tests.support.examples import Example, examples
 
-PROGRAMS = {
-    "lightning": "import pytorch_lightning as pl\n\npl.Trainer(devices=2)\n",
-    "lightning fabric": "import lightning as L\n\nL.Fabric()\n",
-    "lightning cli": "from lightning.pytorch.cli import LightningCLI\n\nLightningCLI(Model)\n",
-    "accelerate": "from accelerate import Accelerator\n\na = Accelerator()\n",
-    "hf-trainer": "from transformers import Trainer\n\nTrainer(model)\n",
-    "hf-trainer subclass": "import transformers\n\nclass Mine(transformers.Trainer): ...\n",
-    "deepspeed": "import deepspeed\nimport torch.distributed as dist\ndeepspeed.initialize()\n",
-    "ddp": "import torch.distributed as dist\n\ndist.init_process_group('nccl')\n",
-    "srun": "import os\nimport torch.distributed as d\nd.init_process_group(os.getenv('SLURM_PROCID'))\n",
-    "spawn": "import torch.multiprocessing as mp\n\nmp.spawn(main, nprocs=2)\n",
-    "jax": "import jax\n\njax.distributed.initialize()\n",
-    "ray": "import ray\n\nray.init()\n",
-    "tensorflow": "import tensorflow as tf\n\ntf.distribute.MultiWorkerMirroredStrategy()\n",
-    "mpi": "from mpi4py import MPI\n\nMPI.COMM_WORLD.Get_rank()\n",
-    "mpi horovod": "import horovod.torch as hvd\n\nhvd.init()\n",
-    "python parallel": "import torch\n\ntorch.nn.DataParallel(model)\n",
-}
+PROGRAMS = examples(Path(__file__).with_name("frameworks.txt"))
 
 
 def read(folder: Path, text: str, **modules: str) -> Program:
@@ -37,10 +21,16 @@ def read(folder: Path, text: str, **modules: str) -> Program:
     return program
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_call_that_starts_the_ranks_shows_the_framework_and_its_line(name: str, tmp_path: Path) -> None:
-    program = read(tmp_path, PROGRAMS[name])
-    assert (program.framework, program.origin, program.against) == (name.split()[0], "train.py:3", ())
+@pytest.mark.parametrize("example", PROGRAMS, ids=lambda example: example.expected)
+def test_the_call_that_starts_the_ranks_shows_the_framework_and_its_line(
+    example: Example, tmp_path: Path
+) -> None:
+    program = read(tmp_path, example.text)
+    assert (program.framework, program.origin, program.against) == (
+        example.expected.split()[0],
+        "train.py:3",
+        (),
+    )
 
 
 def test_a_class_of_the_same_name_that_is_not_imported_shows_nothing(tmp_path: Path) -> None:

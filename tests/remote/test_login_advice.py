@@ -143,12 +143,18 @@ CERTIFIED = (
 )
 
 
+@pytest.fixture
+def key(place: Place, tmp_path: Path) -> Path:
+    """The key of a user of a site with certificates."""
+    place.profile(CERTIFIED)
+    return keygen(tmp_path / "id")
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_without_a_certificate_the_error_says_how_to_get_one(
-    place: Place, trusting: Server, tmp_path: Path, client: str
+    place: Place, trusting: Server, key: Path, client: str
 ) -> None:
-    place.profile(CERTIFIED)
-    error = place.refusal(place.route(place.config(far=trusting, key=keygen(tmp_path / "id")), client))
+    error = place.refusal(place.route(place.config(far=trusting, key=key), client))
     assert isinstance(error, AuthenticationFailed)
     for part in ("run `clifton auth`", "12 hours", "no certificate was found"):
         assert part.lower() in error.hint.lower()
@@ -156,10 +162,8 @@ def test_without_a_certificate_the_error_says_how_to_get_one(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_expired_certificate_is_reported_before_the_login(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path, client: str
+    place: Place, trusting: Server, authority: Path, key: Path, tmp_path: Path, client: str
 ) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     path = certificate(authority, key, "-2h:-1h").rename(tmp_path / "other.pub")
     nowhere = Server(trusting.folder, closed_port())
     config = place.config(f'CertificateFile "{path}"', far=nowhere, key=key)
@@ -173,10 +177,8 @@ def test_an_expired_certificate_is_reported_before_the_login(
 
 
 def test_a_shared_connection_needs_no_certificate(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path, short: Path
+    place: Place, trusting: Server, authority: Path, key: Path, short: Path
 ) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     certificate(authority, key, "-1h:+1h")
     more = f"ControlPath {short}/%C\n ControlMaster auto\n ControlPersist 60"
     route = place.route(place.config(more, far=trusting, key=key), "openssh")
@@ -190,10 +192,8 @@ def test_a_shared_connection_needs_no_certificate(
 
 
 def test_with_identity_agent_none_no_agent_can_hold_a_certificate(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path, agent: Path
+    place: Place, trusting: Server, authority: Path, key: Path, agent: Path
 ) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     certificate(authority, key, "-2h:-1h")
     config = place.config("IdentityAgent none", far=trusting, key=key)
     assert "was not contacted" in place.refusal(place.route(config)).fact
@@ -201,10 +201,8 @@ def test_with_identity_agent_none_no_agent_can_hold_a_certificate(
 
 @pytest.mark.parametrize("later", ["first", "second"])
 def test_the_last_certificate_to_expire_counts(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path, later: str
+    place: Place, trusting: Server, authority: Path, key: Path, tmp_path: Path, later: str
 ) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     lines = []
     for name in ("first", "second"):
         path = certificate(authority, key, "-3h:-1h" if name == later else "-3h:-2h")
@@ -215,10 +213,8 @@ def test_the_last_certificate_to_expire_counts(
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_one_certificate_that_is_valid_is_enough(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path, beside: bool
+    place: Place, trusting: Server, authority: Path, key: Path, tmp_path: Path, beside: bool
 ) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     old = certificate(authority, key, "-2h:-1h").rename(tmp_path / "old")
     valid = certificate(authority, key, "-1h:+1h")
     more = f'CertificateFile "{old}"' if beside else ""
@@ -227,11 +223,9 @@ def test_one_certificate_that_is_valid_is_enough(
 
 
 def test_a_certificate_that_never_expires_is_tried_and_named_after_a_refusal(
-    place: Place, server: Server, authority: Path, tmp_path: Path
+    place: Place, server: Server, authority: Path, key: Path
 ) -> None:
     """This server does not trust its authority."""
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     path = certificate(authority, key, "always:forever")
     error = place.refusal(place.route(place.config(far=server, key=key)))
     assert "refused the login" in error.fact
@@ -240,10 +234,8 @@ def test_a_certificate_that_never_expires_is_tried_and_named_after_a_refusal(
 
 @pytest.mark.usefixtures("agent")
 def test_with_an_agent_the_login_is_tried_and_the_expired_certificate_named_after_it(
-    place: Place, trusting: Server, authority: Path, tmp_path: Path
+    place: Place, trusting: Server, authority: Path, key: Path
 ) -> None:
-    place.profile(CERTIFIED)
-    key = keygen(tmp_path / "id")
     certificate(authority, key, "-2h:-1h")
     error = place.refusal(place.route(place.config(far=trusting, key=key)))
     assert "refused the login" in error.fact

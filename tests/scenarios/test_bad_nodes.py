@@ -12,6 +12,7 @@ import pytest
 
 from tests.preflight.test_faults import NVIDIA_SMI
 from tests.support import command_server
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed, eventually, twin
 
 # A preflight that calls the first node it meets bad, and that ends the script where the test says.
@@ -102,11 +103,9 @@ def _with_the_real_preflight(testbed: Testbed) -> User:
     (folder / "slurmgen.toml").write_text(PROJECT.replace('"python"', '"srun"') + size)
     (folder / "train.py").write_text(TRAIN)
     gpus = '"$([ "$SLURM_NODEID$SLURM_RESTART_COUNT" = 0 ] && echo 1 || echo 2)"'
-    stand_in = testbed.folder / "programs" / "nvidia-smi"
-    stand_in.parent.mkdir()
-    stand_in.write_text(NVIDIA_SMI.format(gpus=gpus, used=0, ecc=0, slow="Not Active"))
-    stand_in.chmod(0o755)
-    return User(testbed, "real", ("--env", f"PATH={stand_in.parent}:$PATH"))
+    nvidia_smi = NVIDIA_SMI.format(gpus=gpus, used=0, ecc=0, slow="Not Active")
+    programs = write_programs(testbed.folder / "programs", {"nvidia-smi": nvidia_smi})
+    return User(testbed, "real", ("--env", f"PATH={programs}:$PATH"))
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from slurmgen.sites.model import Container, Cpu, EngineName, Node, Site
 from slurmgen.sites.profiles import profile_paths
 from tests.scenarios.conftest import Site as Place
 from tests.support.golden import golden_requests
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed, twin
 
 REQUESTS = golden_requests()
@@ -97,9 +98,7 @@ def test_a_packed_environment_is_first_on_the_path_of_a_container(
     site: Callable[[str], Place], tmp_path: Path
 ) -> None:
     place, profile, python = site("lumi-g"), load_site("lumi-g"), tmp_path / "bin/python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\necho "the packed Python"\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
+    write_programs(python.parent, {"python": f'echo "the packed Python"\nexec {sys.executable} "$@"'})
     request = structs.replace(
         REQUESTS["lumi-g.lightning.2nodes"][1],
         gpus=2,
@@ -205,7 +204,7 @@ USER_NAMESPACES = pytest.mark.skipif(
     not _can("unshare", "--user", "--map-root-user", "--mount", "true"),
     reason="this machine allows no user namespaces, which charliecloud runs in",
 )
-PODMAN = """#!/bin/sh
+PODMAN = """\
 # The real podman in a mount namespace of its own, for what this machine lacks: a GPU, which a file of the
 # Container Device Interface names here, and cgroups of one version.
 exec unshare --mount sh -c '
@@ -231,9 +230,7 @@ def podman(archive: Path) -> Iterator[dict[str, str]]:
         for file, text in {"gpu.json": GPU, "containers.conf": CONTAINERS_CONF}.items():
             (folder / file).write_text(text)
         (folder / "storage.conf").write_text(STORAGE_CONF.format(folder=folder))
-        (folder / "bin").mkdir()
-        (folder / "bin/podman").write_text(PODMAN.format(folder=folder))
-        (folder / "bin/podman").chmod(0o755)
+        write_programs(folder / "bin", {"podman": PODMAN.format(folder=folder)})
         environ = {
             "PATH": f"{folder}/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "CONTAINERS_CONF": f"{folder}/containers.conf",
@@ -276,11 +273,8 @@ def charliecloud(archive: Path) -> Iterator[dict[str, str]]:
     """The variables with which jobs find charliecloud; `ch-image pull` imports the archive instead."""
     with tempfile.TemporaryDirectory(prefix="charliecloud-") as name:
         folder = Path(name)
-        (folder / "bin").mkdir()
-        (folder / "bin/ch-image").write_text(
-            f'#!/bin/sh\n[ "$1" != pull ] || set -- import {archive} "$2"\nexec /usr/bin/ch-image "$@"\n'
-        )
-        (folder / "bin/ch-image").chmod(0o755)
+        imports = f'[ "$1" != pull ] || set -- import {archive} "$2"\nexec /usr/bin/ch-image "$@"'
+        write_programs(folder / "bin", {"ch-image": imports})
         yield {
             "PATH": f"{folder}/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "CH_IMAGE_STORAGE": f"{folder}/store",

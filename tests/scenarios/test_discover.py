@@ -23,6 +23,7 @@ from tests.support import command_server
 from tests.support.accounting import ACCOUNT, FEW_GPUS, add
 from tests.support.golden import golden_requests
 from tests.support.hostile import ODD, OVER, hostile
+from tests.support.programs import write_programs
 from tests.support.sshd import privilege_separation_folder, sshd
 from tests.support.twins import Testbed, eventually, twin
 
@@ -159,10 +160,8 @@ def _with_partition(output: bytes, name: str):  # type: ignore[no-untyped-def]
 
 
 def test_modules_of_the_login_node_become_a_comment(login: Login, tmp_path: Path) -> None:
-    lmod = tmp_path / "lmod"
-    lmod.write_text("#!/bin/sh\nprintf '/apps:\\nCUDA/12.4\\ngcc/13\\nPython/3.12\\n' >&2\n")
-    lmod.chmod(0o755)
-    environ = login.testbed.environ | {"LMOD_CMD": str(lmod)}
+    write_programs(tmp_path, {"lmod": "printf '/apps:\\nCUDA/12.4\\ngcc/13\\nPython/3.12\\n' >&2"})
+    environ = login.testbed.environ | {"LMOD_CMD": str(tmp_path / "lmod")}
     output = subprocess.run(["sh", "-c", QUERY], env=environ, capture_output=True, timeout=60).stdout
     notes = {note.keys: note.value for note in discover(answers(output)).notes}
     assert notes["modules",] == "CUDA/12.4, Python/3.12"

@@ -28,6 +28,7 @@ from slurmgen.submit.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.sync.files import snapshot
 from slurmgen.sync.manifest import Sent, manifest, parent_folder
 from tests.conftest import REPOSITORY
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed, eventually, settled
 
 TIMEOUTS = Timeouts(sbatch=60, grace=1, reply=300)
@@ -292,10 +293,8 @@ def test_a_copy_of_what_was_sent_with_a_hole_in_it_is_not_kept(
     testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
     """As on a file server that reports a quota only when the file is closed."""
-    (tmp_path / "bin").mkdir()
     tee = 'head -c 20480 >"$1.all"; cat "$1.all"; head -c 20480 /dev/zero >"$1"; tee -a "$1"; exit 1'
-    (tmp_path / "bin/tee").write_text(f"#!/bin/sh\nPATH={os.environ['PATH']}\n{tee}\n")
-    (tmp_path / "bin/tee").chmod(0o755)
+    write_programs(tmp_path / "bin", {"tee": f"PATH={os.environ['PATH']}\n{tee}"})
     path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     send = Sender(LocalTransport(testbed.twin.environ() | path), project, tmp_path)
     first, second = send("one"), send("two")

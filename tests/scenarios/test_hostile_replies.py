@@ -19,6 +19,7 @@ from slurmgen.sites.profiles import profile_paths
 from slurmgen.slurm.replies import JobState
 from slurmgen.status.job import states_text
 from tests.conftest import Run
+from tests.support.programs import write_programs
 from tests.support.sshd import Server, closed_port
 from tests.support.twins import eventually
 
@@ -47,8 +48,7 @@ class Machine:
         self.answers("sacct", NOT_THERE)
 
     def answers(self, name: str, script: str) -> None:
-        (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
-        (self.bin / name).chmod(0o755)
+        write_programs(self.bin, {name: script})
 
     def says(self, name: str, text: str) -> None:
         (self.bin / f"{name}.txt").write_text(text)

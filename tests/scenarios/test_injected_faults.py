@@ -25,6 +25,7 @@ from slurmgen.sync.files import snapshot
 from slurmgen.sync.manifest import Sent, manifest, parent_folder
 from slurmgen.twin import daemons
 from tests.support.faults import STEPS, Direction, Fault, Proxy, Sbatch, proxy, sbatch
+from tests.support.programs import write_programs
 from tests.support.sshd import Server, privilege_separation_folder, sshd
 from tests.support.twins import Testbed
 
@@ -249,10 +250,8 @@ def test_a_controller_that_is_down_makes_it_unknown_and_then_one_job(site: Site,
     controller = next(one for one in site.testbed.twin.daemons if one.name == "slurmctld")
     site.sbatch.next_time(job.key, step)
     with site.clean() as transport:
-        wrapper = site.sbatch.bin / "squeue"
         # The controller goes down after sbatch and before the job is queried.
-        wrapper.write_text("#!/bin/sh\nexec false\n")
-        wrapper.chmod(0o755)
+        wrapper = write_programs(site.sbatch.bin, {"squeue": "exec false"}) / "squeue"
         try:
             with pytest.raises(Unresolved, match="is not known"):
                 job.submit(transport)

@@ -9,6 +9,7 @@ import pytest
 from slurmgen.ledger.bad_nodes import BadNodes, Place, bad_node
 from tests.preflight.test_faults import NVIDIA_SMI
 from tests.scenarios.conftest import Job, Site
+from tests.support.programs import write_programs
 
 ACCOUNT = ["--account", "ewi-insy-prb"]
 
@@ -29,11 +30,8 @@ def report(site: Site, job: str) -> dict[str, object]:
 def bad(daic: Site) -> Job:
     """A job of two nodes, of which the second has a GPU less than the job requests."""
     (daic.project / "train.py").write_text("print('training')\n")
-    programs = daic.testbed.folder / "programs"
-    programs.mkdir()
     text = NVIDIA_SMI.format(gpus='"$((2 - SLURM_NODEID))"', used=0, ecc=0, slow="Not Active")
-    (programs / "nvidia-smi").write_text(text)
-    (programs / "nvidia-smi").chmod(0o755)
+    programs = write_programs(daic.testbed.folder / "programs", {"nvidia-smi": text})
     path = ["--env", f"PATH={programs}:$PATH"]
     size = ["--gpus", "4", "--nodes", "2", "--framework", "ddp"]
     return daic.ended(daic.submit("--site", "daic", *size, "--script", "train.py", "--preflight", *path))

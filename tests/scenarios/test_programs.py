@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.scenarios.conftest import Site
+from tests.support.programs import write_programs
 
 Start = Callable[[str], Site]
 REPORT = r"""
@@ -64,10 +65,7 @@ def test_a_job_without_gpus_runs_on_a_partition_without_gpus(site: Start) -> Non
 
 def test_a_virtual_environment_is_first_on_path_in_a_container(site: Start) -> None:
     olivia = site("olivia")
-    python = olivia.project / "own" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "own python runs $*"\n')
-    python.chmod(0o755)
+    write_programs(olivia.project / "own" / "bin", {"python": 'echo "own python runs $*"'})
     (olivia.project / "train.py").touch()
     asked = ["--site", "olivia", "--framework", "python", "--script", "train.py", "--python-env", "venv:own"]
     assert "own python runs train.py" in olivia.ended(olivia.submit(*asked)).log.splitlines()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import packages_distributions
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,40 +16,7 @@ from slurmgen.sites.model import Site
 from tests.security.ground import SECRET, Builder, Ground, git, make_repository, toml
 
 # RUN stands for a command that leaves a mark, by the name behind it.
-GIT_CONFIG = """\
-[core]
-    fsmonitor = "RUN-fsmonitor; false"
-    hooksPath = hooks
-    sshCommand = RUN-ssh
-    pager = RUN-pager
-    editor = RUN-editor
-    askPass = RUN-askpass
-    gitProxy = RUN-proxy
-[filter "f"]
-    clean = "RUN-clean; cat"
-    smudge = "RUN-smudge; cat"
-    process = RUN-process
-[diff "f"]
-    command = RUN-diff
-    textconv = RUN-textconv
-[diff]
-    external = RUN-external
-[merge "f"]
-    driver = RUN-merge
-[credential]
-    helper = "!RUN-credential"
-[gpg]
-    program = RUN-gpg
-[log]
-    showSignature = true
-[status]
-    submoduleSummary = true
-[alias]
-    status = "!RUN-alias"
-    rev-parse = "!RUN-alias"
-[include]
-    path = ../more.gitconfig
-"""
+GIT_CONFIG = Path(__file__).with_name("hostile.gitconfig").read_text()
 PROGRAMS = ("git", "ssh", "tar", "sh", "bash", "python", "python3", "sbatch", "squeue", "scontrol", "uv")
 GIT_HOOKS = ("post-index-change", "reference-transaction", "pre-commit", "post-checkout")
 

@@ -11,6 +11,7 @@ from slurmgen.sites.checks import CHECKS
 from slurmgen.sites.model import UNSOURCED, Site
 from slurmgen.sites.profiles import load_profile, profile_warnings
 from tests.conftest import Run
+from tests.support.examples import examples
 
 SOURCE = """
 [sources.docs]
@@ -29,83 +30,7 @@ def write(folder: Path, text: str, sources: str | None = None) -> Path:
     return path
 
 
-CASES = {
-    "unknown_nodes": (
-        "[partitions.a]\ndefault = true",
-        r"x.toml:1: partitions\.a: .* how many GPUs a node has",
-    ),
-    "no_default_partition": (
-        "[node]\ngpus = 4\n[partitions.a]\n[partitions.b]",
-        r"partitions: none of the partitions is the default: a, b\. Set default = true",
-    ),
-    "default_for_no_gpu_job": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_gpus = 0\n[partitions.b]",
-        r"x.toml:4: partitions\.a\.default: the default partition has no GPUs",
-    ),
-    "default_without_gpus_needs_some": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\ndefault_without_gpus = true\nmin_gpus = 1",
-        r"x.toml:5: partitions\.a\.default_without_gpus: min_gpus = 1 excludes jobs without GPUs",
-    ),
-    "limits_exclude_each_other": (
-        "[node]\ngpus = 4\n[limits]\nmin_time = '1:00:00'\n"
-        "[partitions.a]\ndefault = true\nmax_time = '30:00'",
-        r"x.toml:4: limits\.min_time: min_time 1:00:00 of x exceeds max_time 30:00 of partition a",
-    ),
-    "too_few_nodes_for_the_least_gpus": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_nodes = 2\nmin_gpus = 9",
-        r"x.toml:6: partitions\.a\.min_gpus: 9 GPUs do not fit in 2 nodes of 4",
-    ),
-    "default_qos_over_partition": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_time = '1-0'\n"
-        "[qos.long]\ndefault = true\nmax_time = '7-0'",
-        r"x.toml:8: qos\.long\.max_time: 7-0 is more than any default partition allows.*OverPartQOS",
-    ),
-    "default_time_out_of_limits": (
-        "time = '5'\n[node]\ngpus = 4\n[limits]\nmin_time = '1:00:00'",
-        r"x.toml:1: time: 5 is below 1:00:00 of x",
-    ),
-    "type_in_no_partition": (
-        "[node]\ngpus = 4\n[gpu.types.h100]\n[gpu.types.a100]\n"
-        "[partitions.a]\ndefault = true\ngpu_type = 'a100'",
-        r"x.toml:3: gpu\.types\.h100: no partition has this GPU type",
-    ),
-    "required_type_without_default": (
-        "[node]\ngpus = 4\n[gpu]\ntype_required = true\n[gpu.types.a]\n[gpu.types.b]",
-        r"x.toml:4: gpu\.type_required: a job must name one of several types.*: a, b\. Set default_type",
-    ),
-    "type_without_request": (
-        "[node]\ngpus = 4\n[gpu]\nrequest = 'none'\ntype_required = true\n[gpu.types.a]",
-        r"x.toml:5: gpu\.type_required: .* the site refuses every GPU request",
-    ),
-    "unreachable_settings": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_nodes = 1\n[when.w]\nnodes = 'several'",
-        r"x.toml:7: when\.w\.nodes: the limits allow no job on several nodes",
-    ),
-    "qos_of_unknown_partitions": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\n[qos.q]\npartitions = ['cpu']",
-        r"x.toml:6: qos\.q\.partitions: there is no partition 'cpu'",
-    ),
-    "memory_without_request": (
-        "[node]\ngpus = 4\n[memory]\nform = 'none'\nper_gpu = '64G'",
-        r"x.toml:5: memory\.per_gpu: it has no effect with form = \"none\"",
-    ),
-    "software_from_the_internet": (
-        "internet = 'no'\npython_env = 'uv'\n[node]\ngpus = 4",
-        r"x.toml:2: python_env: it needs the internet.*venv:FOLDER",
-    ),
-    "fewer_cpus_than_gpus": (
-        "[node]\ngpus = 8\ncpus = 4",
-        r"x.toml:3: node\.cpus: 4 CPUs are fewer than 8 GPUs",
-    ),
-    "unknown_rates": (
-        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\n[charge]\nrates = { b = 2 }",
-        r"x.toml:6: charge\.rates\.b: there is no partition, QoS or GPU type 'b'",
-    ),
-    "notes_of_unset_variables": (
-        "[node]\ngpus = 4\n[env.always]\nA = '1'\n[env.notes]\nB = 'why'",
-        r"x.toml:6: env\.notes\.B: the profile does not set this variable",
-    ),
-}
+CASES = {one.name: one for one in examples(Path(__file__).with_name("contradictions.txt"))}
 
 
 def test_every_check_has_a_case() -> None:
@@ -114,9 +39,8 @@ def test_every_check_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_contradiction_is_a_warning_with_its_line(name: str, tmp_path: Path) -> None:
-    text, message = CASES[name]
-    (warning,) = profile_warnings(write(tmp_path, text))
-    assert re.search(message, str(warning))
+    (warning,) = profile_warnings(write(tmp_path, CASES[name].text))
+    assert re.search(CASES[name].expected, str(warning))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +84,7 @@ def test_a_bundled_profile_passes_the_strict_checks(path: Path) -> None:
 
 
 def test_strict_prints_warnings_and_exits_with_1(tmp_path: Path, slurmgen: Run) -> None:
-    path = write(tmp_path, CASES["unknown_nodes"][0])
+    path = write(tmp_path, CASES["unknown_nodes"].text)
     plain = slurmgen("sites", "validate", str(path))
     assert (plain.returncode, plain.stdout, plain.stderr) == (0, f"{path}: valid\n", "")
     strict = slurmgen("sites", "validate", "--strict", str(path))

@@ -15,6 +15,7 @@ from slurmgen.sites.model import Container, When
 from slurmgen.sites.profiles import load_profile, load_site, profile_errors, profile_paths
 from slurmgen.toml import field_notes
 from tests.conftest import Run
+from tests.support.examples import Example, examples
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -84,96 +85,10 @@ def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Pat
     assert (site.time, site.account.required) == ("00:10:00", True)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[gpu]\nreqest = 'gres'", r"x\.toml:3: unknown key gpu\.reqest\. Did you mean request\?"),
-        ("colour = 'red'", r"x\.toml:2: unknown key colour\. Known: "),
-        ("[partitions.a]\nmaxtime = '1'", r"unknown key partitions\.a\.maxtime\. Did you mean max_time\?"),
-        ("[gpu]\nrequest = 'tres'", r"x\.toml:3: gpu\.request: 'tres' is none of gres, gpus-per-node, gpus"),
-        ("[node]\ngpus = 'four'", r"x\.toml:3: node\.gpus: expected a whole number, got a string: 'four'"),
-        ("[node]\ngpus = 0", r"x\.toml:3: node\.gpus: expected a whole number >= 1: 0"),
-        ("time = 'soon'", r"x\.toml:2: time: 'soon' is not a Slurm time"),
-        ("[node]\nmemory = 'much'", r"x\.toml:3: node\.memory: 'much' is not a size"),
-        ("[partitions.a]\nmax_time = '1:2:3:4'", r"partitions\.a\.max_time: '1:2:3:4' is not a Slurm time"),
-        (
-            "[partitions.a]\ndefault = true\n[partitions.b]\ndefault = true",
-            "several defaults, a, b, and a has no limit",
-        ),
-        ('[env.notes]\nA = "x\\ny"', r"has a control character: 'x\\ny'"),
-        ("python_env = 'pipenv'", "unknown python_env 'pipenv'"),
-        (
-            "[sbatch]\nqos = 'x'",
-            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Remove it from the profile; a job sets it",
-        ),
-        ("[login]\nmethods = ['totp']", r"x\.toml:3: login\.methods: 'totp' is none of password, key, otp"),
-        (
-            "[gpu.types.'C4 my']",
-            r"x\.toml:2: gpu\.types\.C4 my: 'C4 my' is not valid; it must be letters, digits",
-        ),
-        (
-            "[env.always]\nROCR_VISIBLE_DEVICES = '$SLURM_LOCALID'",
-            r"x\.toml:3: env\.always\.ROCR_VISIBLE_DEVICES: \$SLURM_LOCALID is expanded .* \[env\.task\]",
-        ),
-        ("[env.multi_node]\nA = 'n${SLURM_NODEID}'", r"SLURM_NODEID is expanded .* \[env\.task\]"),
-        ("[env.multi_node]\nMASTER_PORT = '29500'", r"x\.toml:3: env\.multi_node\.MASTER_PORT: every script"),
-        (
-            "[node]\ngpus = 4\ncpus = 64\n[cpu]\nper_gpu = 32",
-            r"x\.toml:6: cpu\.per_gpu: 32 CPUs for each of 4 GPUs are 128, but a node of x has 64",
-        ),
-        (
-            "[gpu.types.a]\ngpus = 8\nmemory = '256G'\n[memory]\nper_gpu = '64G'",
-            r"x\.toml:6: memory\.per_gpu: 64G for each of 8 GPUs are 512G, but a node of x with a .* 256G",
-        ),
-        (
-            "time = '2-0'\n[partitions.a]\ndefault = true\nmax_time = '1-0'",
-            r"x\.toml:2: time: 2-0 is longer than the default partition a allows: 1-0",
-        ),
-        ("[qos.a]\n[when.w]\nqos = 'b'", r"x\.toml:4: when\.w\.qos: there is no QoS 'b'"),
-        ("[when.all]\nrefuse = 'no'", r"x\.toml:3: when\.all\.refuse: without a condition, every job"),
-        ("[limits]\nmax_nodes = 0", r"x\.toml:3: limits\.max_nodes: expected a whole number >= 1: 0"),
-        ("[limits]\nmax_jobs = 0", r"x\.toml:3: limits\.max_jobs: expected a whole number >= 1: 0"),
-        ("[launch]\nsrun = ['--ntasks=4']", r"x\.toml:3: launch\.srun: slurmgen sets --ntasks itself"),
-        ("[launch]\nsrun = ['-c8']", r"x\.toml:3: launch\.srun: slurmgen sets --cpus-per-task itself"),
-        (
-            "[when.w]\nnodes = 'one'\nlaunch.srun = ['--nodes', '2']",
-            r"x\.toml:4: when\.w\.launch\.srun: slurmgen sets --nodes itself",
-        ),
-        ("[launch]\nsrun = ['--gpus=4']", r"launch\.srun: slurmgen sets --gpus itself"),
-        ("[login]\nhost = 'me@h.example.org:22'", r"x\.toml:3: login\.host: .* name of a host, without user"),
-        ("[login]\nother_hosts = ['a b']", r"x\.toml:3: login\.other_hosts: .* name of a host"),
-        ("[login]\njump_host = 'a b'", r"x\.toml:3: login\.jump_host: .* must be \[USER@\]HOST"),
-        ("[refused_options]\ngress = 'x'", r"x\.toml:3: refused_options\.gress: .* Did you mean gres\?"),
-        ("[refused_options]\nnodes = 'x'", r"x\.toml:3: refused_options\.nodes: every script .* has this"),
-        ("[refused_options]\ntime = 'x'", r"x\.toml:3: refused_options\.time: every script"),
-        (
-            "[sources.a]\nmark = 'users'\ntitle = 't'\nurl = 'not a url'",
-            r"x\.toml:5: sources\.a\.url: 'not a url' is not valid; .* https://",
-        ),
-        (
-            "[sources.a]\nmark = 'users'\ntitle = 't'\ndate = 'yesterday'",
-            r"x\.toml:5: sources\.a\.date: 'yesterday' is not valid; .* YYYY-MM-DD, YYYY-MM or YYYY",
-        ),
-        ("[sources.a]\nmark = 'users'\ntitle = 't'\ndate = '2026-13-01'", r"date: '2026-13-01' is not valid"),
-        ("internet = true", r"x\.toml:2: internet: true is none of yes, no, proxy"),
-        ("[node]\ngpus = true", r"x\.toml:3: node\.gpus: expected a whole number, got .*: true"),
-        ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
-        ("extends = 'x'", "extends itself"),
-        ("[sbatch", ":2: it is not TOML"),
-        ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
-        ("[env.always]\n'A;B' = '1'", r"env\.always"),
-        ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
-        ("[container.engines.pyxis]\nimage = '-x'", r"engines\.pyxis\.image: '-x' begins with a dash"),
-        ("[container.engines.apptainer]", "it is the engine of .container. too"),
-        ("[container]\nimage_dir = 'images'", r"container\.image_dir: 'images' is not a full path"),
-        ("extends = '../x'", r"extends: '\.\./x' is not valid"),
-    ],
-)
-def test_an_invalid_profile_is_rejected_with_its_file_and_key(
-    text: str, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_profile(write(tmp_path, "x", text))
+@pytest.mark.parametrize("example", examples(Path(__file__).with_name("invalid_profiles.txt")))
+def test_an_invalid_profile_is_rejected_with_its_file_and_key(example: Example, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=example.expected):
+        load_profile(write(tmp_path, "x", example.text))
 
 
 CONDITIONS = {

@@ -10,91 +10,13 @@ import pytest
 from slurmgen.status.diagnose import Binary, LogDiagnosis, diagnose
 from slurmgen.status.failure import Why
 from tests.conftest import Run
+from tests.support.examples import Example, examples
 
 EXIT = "srun: error: n3: task 0: Exited with exit code 1\n"
 STEP = "slurmstepd: error: *** STEP 77.1 ON n3 CANCELLED AT 2026-01-04T17:33:05 ***\n"
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 40, in <module>\n'
 STEPS = "epoch 3 loss 0.71\nepoch 4 loss 0.70\n"
-FOUND = {
-    "a container that cannot be made, not memory": (
-        "FATAL:   container creation failed: mount hook function failure: mount source /s "
-        f"doesn't exist\nsrun: Job step aborted: Waiting up to 62 seconds\n{STEP}"
-        "srun: error: n4: task 1: Killed\nsrun: error: n3: task 0: Killed\n",
-        "the container could not be made: /s, which it binds, does not exist",
-        1,
-    ),
-    "a task that is killed with its step, not for memory": (
-        f"srun: Job step aborted: Waiting up to 62 seconds\n{STEP}srun: error: n4: task 1: Killed\n",
-        "its step was cancelled",
-        2,
-    ),
-    "memory of a GPU is not memory of the node": (
-        f"{TRACEBACK}MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate)\n{EXIT}",
-        "a GPU ran out of memory (task 0 on n3)",
-        3,
-    ),
-    "a failure of the set-up is why a module is missing": (
-        "slurmstepd: error: execve(): setup.sh: Permission denied\n"
-        "srun: error: n3: task 0: Exited with exit code 13\n"
-        "slurm_script: line 22: /tmp/e/bin/activate: No such file or directory\n"
-        f"{TRACEBACK}ModuleNotFoundError: No module named 'ray'\nslurmstepd: error: execve(): ray: No such\n",
-        "setup.sh cannot be executed or read",
-        1,
-    ),
-    "a failure of the set-up is not why an exception is raised": (
-        f"slurm_script: line 3: module: command not found\n{TRACEBACK}ValueError: no labels\n{EXIT}",
-        "Python raised an error (task 0 on n3): “ValueError: no labels”",
-        4,
-    ),
-    "a traceback in the box of rich": (
-        "╭──────────── Traceback (most recent call last) ─────────────╮\n│ /x/main.py:61 in vllm │\n"
-        f"╰────────────────────────╯\nImportError: You need latex2sympy2.\n{EXIT}",
-        "Python raised an error (task 0 on n3): “ImportError: You need latex2sympy2.”",
-        4,
-    ),
-    "the exception of a data-loader worker": (
-        "[rank2]: Traceback (most recent call last):\n[rank2]: RuntimeError: Caught OSError in process 1.\n"
-        "[rank2]: Original Traceback (most recent call last):\n[rank2]:   File 'a.py', line 1\n"
-        "[rank2]: RuntimeError: shape mismatch\n",
-        "Python raised an error (rank 2): “RuntimeError: shape mismatch”",
-        5,
-    ),
-    "the reason of NCCL stands below its exception": (
-        f"{TRACEBACK}torch.distributed.DistBackendError: NCCL error in: x.cpp:1691, invalid usage\n"
-        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
-        f"Duplicate GPU detected : rank 3 and rank 2 both on CUDA device e2000\n{EXIT}",
-        "two ranks use the same GPU: “rank 3 and rank 2” (task 0 on n3)",
-        6,
-    ),
-    "an error of a program without a traceback": (
-        f"{STEPS}ERROR: the data set has no labels\n{EXIT}",
-        "a program ended with an error: “the data set has no labels” (task 0 on n3)",
-        3,
-    ),
-    "a watchdog behind a progress bar": (
-        " 99%|#########9| 472/476 [05:23<00:04][rank0]:[E1201 06:01 x.cpp:1895] [PG ID 0 Rank 0] "
-        "Process group watchdog thread terminated with exception: CUDA error: unknown error\nterminate\n",
-        "a GPU failed (rank 0)",
-        1,
-    ),
-    "the last run that was appended, by its first lines": (
-        2
-        * f"Job on n3 with 4 GPUs\nPython 3.11 of /env\n{TRACEBACK}KeyError: 'old'\n".replace("old", "lr", 1),
-        "Python raised an error: “KeyError: 'lr'”",
-        10,
-    ),
-    "the last run that was appended, by a file that Python cannot read": (
-        f'{TRACEBACK}ImportError: x\n  File "a.py", line 2\n    a b\n      ^\nSyntaxError: invalid syntax\n',
-        "a Python file has a syntax error: “invalid syntax”",
-        7,
-    ),
-    "an exception before the others wait until the time limit": (
-        f"[rank1]: {TRACEBACK.splitlines()[0]}\n[rank1]: KeyError: 'lr'\n"
-        "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-04T17:33:05 DUE TO TIME LIMIT ***\n",
-        "Python raised an error (rank 1): “KeyError: 'lr'”",
-        2,
-    ),
-}
+FOUND = examples(Path(__file__).parent / "logs/first_causes.txt")
 
 
 def read(text: str | bytes) -> LogDiagnosis:
@@ -107,9 +29,10 @@ def cause(text: str | bytes) -> Why:
     return found
 
 
-@pytest.mark.parametrize(("log", "what", "number"), FOUND.values(), ids=FOUND)
-def test_the_first_cause_is_found_with_its_line(log: str, what: str, number: int) -> None:
-    assert (cause(log).what, cause(log).number) == (what, number)
+@pytest.mark.parametrize("example", FOUND, ids=lambda example: example.name)
+def test_the_first_cause_is_found_with_its_line(example: Example) -> None:
+    found = cause(example.text)
+    assert f"{found.number}: {found.what}" == example.expected
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The messages of NCCL, apptainer and CUDA are modelled on their documentation: th
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,230 +22,19 @@ from slurmgen.status.failure_patterns import SIGNS, Sign
 from slurmgen.status.job import Job
 from slurmgen.status.query import make_report
 from slurmgen.status.report import to_json
+from tests.support.examples import examples
 
 JOB = Job(JobId("12"), Route(site="daic", via="ssh"))
-MODULE = """Traceback (most recent call last):
-  File "/home/me/train.py", line 1, in <module>
-    import einops
-ModuleNotFoundError: No module named 'einops'
-"""
-RANKS = """[rank1]: Traceback (most recent call last):
-[rank1]:   File "/home/me/train.py", line 9, in <module>
-[rank1]:     dist.barrier()
-[rank1]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356
-[rank3]: Traceback (most recent call last):
-[rank3]:   File "/home/me/train.py", line 7, in <module>
-[rank3]:     raise ValueError("loss is nan")
-[rank3]: ValueError: loss is nan
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-11-20_10:00:00
-  host      : n1
-  rank      : 3 (local_rank: 3)
-  exitcode  : 1 (pid: 12)
-"""
-CHAINED = """Traceback (most recent call last):
-  File "a.py", line 2, in <module>
-KeyError: 'lr'
-
-During handling of the above exception, another exception occurred:
-
-Traceback (most recent call last):
-  File "a.py", line 4, in <module>
-RuntimeError: bad config
-"""
-WATCHDOG = (
-    "[rank0]:[E1120 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
-    "WorkNCCL(SeqNum=12, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
+LOG_FILES = Path(__file__).parent / "logs"
+MODULE, RANKS, CHAINED, WATCHDOG = (
+    (LOG_FILES / f"{name}.log").read_text() for name in ("module", "ranks", "chained", "watchdog")
 )
-# The message of a program, and the cause that it shows.
-EXAMPLES = """\
-wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])
-=> Weights & Biases has no key in the job
-huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1-x)
-=> Hugging Face did not let the job read a repository
-requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://huggingface.co/a/b
-=> Hugging Face did not let the job read a repository
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
-=> a GPU ran out of memory
-RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory
-=> the memory of the node or of the job ran out
-slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch.
-=> it used more memory than it had
-slurmstepd: error: JobId=12 exceeded memory limit (415128576 > 104857600), being killed
-=> it used more memory than it had
-Lmod has detected the following error:  The following module(s) are unknown: "cuda/99"
-=> the site has no environment module cuda/99
-ERROR: Unable to locate a modulefile for 'cuda/99'
-=> the site has no environment module cuda/99
-ImportError: libcudart.so.12: cannot open shared object file: No such file
-=> a compiled library does not fit: libcudart.so.12
-RuntimeError: [Errno 98] Address already in use
-=> a port was already in use
-OSError: [Errno 28] No space left on device: '/scratch/x'
-=> the disk or the quota is full
-Bus error (core dumped)
-=> shared memory ran out (/dev/shm), or a mapped file was truncated
-RuntimeError: CUDA error: no kernel image is available for execution on the device
-=> this PyTorch was not built for the GPUs of that node
-RuntimeError: No CUDA GPUs are available
-=> no GPU was visible or usable
-FileNotFoundError: [Errno 2] No such file or directory: '/data/x'
-=> the file /data/x does not exist
-PermissionError: [Errno 13] Permission denied: '/data'
-=> access to /data was denied
-  File "a.py", line 3
-    f(
-     ^
-SyntaxError: '(' was never closed
-=> a Python file has a syntax error: “'(' was never closed”
-python: can't open file '/home/me/trian.py': [Errno 2] No such file or directory
-=> Python did not find the script /home/me/trian.py
-/var/spool/slurmd/job12/slurm_script: line 4: torchrum: command not found
-=> command not found: torchrum
-flock: failed to execute uv: No such file or directory
-=> command not found: uv
-slurmstepd-n1: error: execve(): torchrun: No such file or directory
-=> command not found: torchrun
-/var/spool/slurmd/job12/slurm_script: line 4: ./run.sh: Permission denied
-=> ./run.sh cannot be executed or read
-torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients.
-=> not all ranks connected in time
-ncclSystemError: System call (e.g. socket, malloc) or external library call failed
-=> NCCL failed to communicate between ranks
-/var/spool/slurmd/job12/slurm_script: line 3: 99 Segmentation fault      (core dumped) python a.py
-=> a command in line 3 of the script ended with SIGSEGV: a program crashed
-/var/spool/slurmd/job12/slurm_script: line 9:    77 Killed                  python a.py
-=> a command in line 9 of the script ended with SIGKILL, which usually means that memory ran out
-Segmentation fault (core dumped)
-=> a program crashed (segmentation fault)
-Illegal instruction (core dumped)
-=> a program was built for another kind of CPU
-[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.
-[rank1]: Last error:
-[rank1]: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000
-=> two ranks use the same GPU: “rank 1 and rank 0”
-Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this \
-configuration.
-=> several ranks use the same GPU
-FATAL:   could not open image /img/x.sif: failed to retrieve path for /img/x.sif: lstat /img/x.sif: no such \
-file or directory
-=> the container image /img/x.sif cannot be opened
-error: Request failed after 3 retries
-  cause: Failed to fetch: http://127.0.0.1:9/einops/
-=> a package could not be downloaded: http://127.0.0.1:9/einops/
-error: Failed to fetch: `http://127.0.0.1:9/einops/`
-  Caused by: dns error: failed to lookup address information: Temporary failure in name resolution
-=> a package could not be downloaded: http://127.0.0.1:9/einops/
-usage: train.py [-h] [--lr LR]
-train.py: error: unrecognized arguments: --lrr 3
-=> a program rejected its arguments: “unrecognized arguments: --lrr 3”
-there is no Python in /home/me/venv
-=> the environment /home/me/venv has no Python
-RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.\x20
-=> a data-loader worker was killed, usually because memory ran out
-OSError: We couldn't connect to 'https://hub.invalid' to load the files
-=> a host could not be reached over the network
-slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***
-=> it reached its time limit
-slurmgen: the gate of this job was not opened
-=> its gate was not opened, so that it did not run its program
-slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO PREEMPTION ***
-=> a job of higher priority took its place
-srun: error: Node failure on n7
-=> one of its nodes failed n7
-ImportError: FlashAttention2 has been toggled on, but package flash_attn seems to be not installed.
-=> Python has no module flash_attn
-wandb.errors.CommError: Run initialization has timed out
-=> Weights & Biases could not be reached or refused the job
-requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/a
-=> a server refused the job for too many requests
-huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache
-=> a file of the Hugging Face hub is not in the cache, and the job could not download it
-Lmod has detected the following error: The following module(s) are unknown:
-"cuda/12.4"
-=> the site has no environment module cuda/12.4
-CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.
-=> conda is not prepared in the job, so that `conda activate` did nothing
-EnvironmentNameNotFound: Could not find conda environment: a
-=> the environment a does not exist
-/var/spool/slurmd/job12/slurm_script: line 22: /tmp/env/bin/activate: No such file or directory
-=> the environment /tmp/env does not exist
-/var/spool/slurmd/job12/slurm_script: line 22: cd: /tmp/data: No such file or directory
-=> /tmp/data does not exist
-RuntimeError: CUDA error: invalid device ordinal
-=> a rank selected a GPU that its node does not have
-n1:1:1 [0] NCCL WARN Bootstrap : no socket interface found
-=> NCCL_SOCKET_IFNAME names no network interface of the node
-RuntimeError: FlashAttention only supports Ampere GPUs or newer.
-=> the GPUs of that node are too old for the program
-RuntimeError: The NVIDIA driver on your system is too old (found version 11040).
-=> the CUDA driver of the node is too old for the program
-AssertionError: Torch not compiled with CUDA enabled
-=> this PyTorch was built without CUDA
-RuntimeError: CUDA error: uncorrectable ECC error encountered
-=> a GPU failed
-RuntimeError: CUDA error: device-side assert triggered
-=> a check in a GPU kernel failed (device-side assert)
-RuntimeError: CUDA error: an illegal memory access was encountered
-=> a GPU kernel read or wrote memory that it does not have
-RuntimeError: Expected all tensors to be on the same device, but found at least two devices
-=> tensors are on different devices
-RuntimeError: CUDA error: named symbol not found
-=> a GPU operation failed: “named symbol not found”
-Traceback (most recent call last):
-RuntimeError: Error(s) in loading state_dict for Bert:
-\tsize mismatch for head.weight: copying a param with shape torch.Size([3])
-=> a checkpoint does not fit the model: the size of head.weight differs
-Loss is nan, stopping training
-=> the loss became NaN or infinite
-ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set
-=> the script was not started by a launcher: RANK is not set
-FileNotFoundError: [Errno 2] Unable to synchronously create file (unable to open file: name = 'out/a.h5', \
-errno = 2, error message = 'No such file')
-=> the folder of out/a.h5 does not exist
-FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'a.h5', errno = 2)
-=> the file a.h5 does not exist
-FileExistsError: [Errno 17] File exists: 'runs/1'
-=> runs/1 exists already
-FATAL:   container creation failed: mount hook function failure: mount /a->/a error: while mounting /a: \
-mount source /a doesn't exist
-=> the container could not be made: /a, which it binds, does not exist
-FATAL:   container creation failed: mount /b->/c error: destination /c doesn't exist in container
-=> the container could not be made: it has no folder /c to bind to
-FATAL:   "mytrain": executable file not found in $PATH
-=> the container has no program mytrain
-FATAL:   while loading overlay images: permission
-=> the container engine ended: “while loading overlay images: permission”
-ERROR: No matching distribution found for torch==9.9
-=> pip found no version of torch==9.9
-srun: error: Task launch for StepId=36.0 failed on node n7: Job credential expired
-=> srun could not start the step: “n7: Job credential expired”
-srun: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2"
-=> Slurm's authentication (munge) does not work on the node
-requests.exceptions.ProxyError: Unable to connect to proxy
-=> the proxy or the certificate of a server did not let the job connect
-ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.
-=> Ray lost a worker or its head
-*** Error in `python3': free(): invalid pointer: 0x0000555560e2b570 ***
-=> a compiled library corrupted its memory: “free(): invalid pointer: 0x0000555560e2b570 ***”
-Killed
-=> a process was killed, usually because memory ran out
-slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T10:00:00 ***
-=> its step was cancelled
-ERROR: the data set has no labels
-=> a program ended with an error: “the data set has no labels”
-[1]: Read error: Connection reset by peer
-=> a rank lost its connection to another one
-"""
 LOGS = {
     MODULE: "Python has no module einops",
     RANKS: "Python raised an error (rank 3 on n1): “ValueError: loss is nan”",
     CHAINED: "Python raised an error: “KeyError: 'lr'”",
     WATCHDOG: "NCCL waited for a rank until its timeout",
-    **dict(re.findall(r"(?s)(.+?)\n=> ([^\n]+)\n", EXAMPLES)),
+    **{one.text: one.expected for one in examples(LOG_FILES / "messages.txt")},
 }
 
 

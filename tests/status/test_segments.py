@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess, Popen
 
@@ -19,10 +18,9 @@ from slurmgen.status.query import make_report
 from slurmgen.status.report_text import lines
 from slurmgen.status.segments import is_unread, requeued, run_state, why_unfinished
 from tests.conftest import Run
+from tests.support.machines import Call
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
-
-Call = Callable[..., CompletedProcess[str]]
 
 PROJECT = """
 [defaults]
@@ -55,28 +53,6 @@ def project(tmp_path: Path) -> Path:
     (folder / "train.sh").write_text(TRAIN)
     (folder / "evaluate.sh").write_text("echo evaluated\n")
     return folder
-
-
-@pytest.fixture
-def call(slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path) -> Iterator[Call]:
-    (tmp_path / "home").mkdir()
-    more = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
-
-    def run(*words: str) -> CompletedProcess[str]:
-        at = ["--site", "generic", "--via", "twin"] if words[0] == "submit" else []
-        head, _, tail = "\0".join(words).partition("\0--\0")
-        args = ["--", *tail.split("\0")] if tail else []
-        return slurmgen(*head.split("\0"), *at, *args, cwd=project, env=os.environ | more)
-
-    clear(testbed)  # of the jobs of other tests
-    yield run
-    clear(testbed)
-
-
-def clear(testbed: Testbed) -> None:
-    """Cancel all jobs."""
-    testbed.run("scancel", "--me")
-    eventually(lambda: not testbed.run("squeue", "--noheader").strip())
 
 
 def submitted(call: Call, *ends: str) -> str:

@@ -1,7 +1,6 @@
 """The state of real jobs, on a Slurm with accounting that soon forgets jobs that have ended."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -343,19 +342,6 @@ def test_a_site_that_is_not_reached_does_not_hide_the_others_in_the_list(
     ]
     assert mine.slurmgen("status", "--site", "generic").returncode == 0
     assert "it is not known whether" in mine.slurmgen("cancel", "last").stderr
-
-
-def test_a_job_that_only_accounting_lists_as_running_is_unknown(cluster: Cluster) -> None:
-    """sacct prints such a row if the controller lost a job, or if the database lags behind."""
-    programs = cluster.testbed.folder / "programs"
-    programs.mkdir()
-    row = "77|RUNNING|0:0|5-00:00:00|UNLIMITED|2020-01-01T00:00:00|n1|cpu=1|00:00:00|||||lost"
-    (programs / "sacct").write_text(f"#!/bin/sh\necho '{row}'\n")
-    (programs / "sacct").chmod(0o700)
-    path = f"{programs}:{os.environ['PATH']}"
-    reply = cluster.slurmgen("status", "77", "--site", "generic", "--via", "local", PATH=path)
-    assert reply.returncode == 3
-    assert "job 77 is UNKNOWN: accounting has it as RUNNING, and squeue does not list it" in reply.stdout
 
 
 PYTHON = "--site generic --via local --script a.py --framework python"

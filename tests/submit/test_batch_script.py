@@ -12,6 +12,7 @@ from slurmgen.ledger.ledger import Ledger
 from slurmgen.status.job import LOG_PATTERN, log_path
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed
 
 __all__ = ["machine"]
@@ -48,15 +49,14 @@ def refused(machine: Machine) -> Machine:
 def test_a_killed_submission_is_repeated_as_the_same_job_with_the_same_bytes(
     slurmgen: Run, testbed: Testbed, tmp_path: Path
 ) -> None:
-    project, home, wrapper = tmp_path / "project", tmp_path / "home", tmp_path / "bin"
-    for folder in (project, home, wrapper):
+    project, home = tmp_path / "project", tmp_path / "home"
+    for folder in (project, home):
         folder.mkdir()
     (project / "data.txt").write_text("the data\n")
     script = written(project, name="slurm/own.sbatch")
     sbatch = subprocess.check_output(["which", "sbatch"], env=testbed.environ, text=True).strip()
     kill = 'kill -KILL "$(<~/client)" 2>/dev/null'
-    (wrapper / "sbatch").write_text(f'#!/bin/bash\n{kill}\nexec {sbatch} "$@"\n')
-    (wrapper / "sbatch").chmod(0o755)
+    wrapper = write_programs(tmp_path / "bin", {"sbatch": f'{kill}\nexec {sbatch} "$@"'}, "#!/bin/bash")
     environ = {**testbed.environ, "HOME": str(home), "PATH": f"{wrapper}:{testbed.environ['PATH']}"}
     way = ["submit", script, "--site", "generic", "--via", "local"]
     start = f'echo $$ > ~/client; exec {sys.executable} -m slurmgen "$@"'

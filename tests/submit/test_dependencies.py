@@ -6,7 +6,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ import pytest
 from slurmgen import RequestError, load_job, submit
 from slurmgen.ledger.ledger import Ledger, Record
 from tests.conftest import Run
+from tests.support.machines import Call
 from tests.support.twins import Testbed, eventually
 
 Reply = subprocess.CompletedProcess[str]
-Call = Callable[..., Reply]
 
 PROJECT = """
 [defaults]
@@ -43,21 +42,6 @@ def project(tmp_path: Path) -> Path:
     (folder / "wait.sh").write_text('until [ -e go ]; do sleep 0.2; done\nexit "$(cat go)"\n')
     (folder / "done.sh").write_text("echo done\n")
     return folder
-
-
-@pytest.fixture
-def call(slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path) -> Iterator[Call]:
-    """Run slurmgen on the twin, with a home and a project of its own."""
-    (tmp_path / "home").mkdir()
-    more = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
-
-    def run(*words: str) -> Reply:
-        at = ["--site", "generic", "--via", "twin"] if words[0] == "submit" else []
-        return slurmgen(*words, *at, cwd=project, env=os.environ | more)
-
-    yield run
-    testbed.run("scancel", "--me")
-    eventually(lambda: not testbed.run("squeue", "--noheader").strip())
 
 
 def submitted(reply: Reply) -> str:

@@ -56,6 +56,7 @@ from tests.support.first_faults import (
     user_of,
     words,
 )
+from tests.support.programs import write_programs
 from tests.support.twins import PATIENCE, Testbed, eventually, twin
 from tests.test_script import shellcheck
 
@@ -793,8 +794,7 @@ def script(seconds: int, **more: object) -> str:
 def test_the_script_runs_its_program_only_with_an_open_gate(
     folder: Path, word: str | None, runs: bool
 ) -> None:
-    (folder / "srun").write_text("#!/bin/sh\necho ran\n")
-    (folder / "srun").chmod(0o755)
+    write_programs(folder, {"srun": "echo ran"})
     link = folder / "../../submissions/n-1/gate"
     if word:
         link.symlink_to(word)

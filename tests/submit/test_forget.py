@@ -20,6 +20,7 @@ from slurmgen.sync.manifest import Sent
 from tests.conftest import Run
 from tests.scenarios.test_failing_machines import HELD, TIMEOUTS, counted, submission
 from tests.scenarios.test_hostile_replies import JOB, Machine
+from tests.support.programs import write_programs
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
@@ -128,13 +129,8 @@ def test_without_a_reply_of_slurm_closing_fails_and_changes_nothing(
     project: Path, testbed: Testbed, tmp_path: Path
 ) -> None:
     one = submission(project, "silent", f"silent-{project.parent.name}", HELD)
-    broken = tmp_path / "bin"
-    broken.mkdir()
-    for name in ("squeue", "sacct"):
-        (broken / name).write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
-        (broken / name).chmod(0o755)
-    (broken / "sbatch").write_text("#!/bin/sh\nexit 1\n")
-    (broken / "sbatch").chmod(0o755)
+    down = "echo 'Unable to contact slurm controller' >&2; exit 1"
+    broken = write_programs(tmp_path / "bin", {"squeue": down, "sacct": down, "sbatch": "exit 1"})
     environ = {**testbed.twin.environ(), "PATH": f"{broken}:{os.environ['PATH']}"}
     with pytest.raises(RemoteError):
         submit(LocalTransport(environ), one)

@@ -18,6 +18,7 @@ from slurmgen.request.model import Then
 from slurmgen.submit.secrets import SecretValues
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine
+from tests.support.programs import write_programs
 from tests.support.sshd import Server, privilege_separation_folder, sshd
 from tests.support.terminals import terminal
 from tests.support.twins import Testbed, eventually, settled
@@ -160,9 +161,9 @@ def started(folder: Path, command: str, **asked: object) -> "subprocess.Popen[st
     """A batch script that runs a command without Slurm, beside a file with its secrets."""
     (folder / ".slurmgen").mkdir(exist_ok=True)
     (folder / PATH).write_bytes(SecretValues(VALUES).lines())
-    (folder / "bin").mkdir(exist_ok=True)
-    (folder / "bin/srun").write_text('#!/bin/bash\nwhile [[ "$1" == -* ]]; do shift; done\nexec "$@"\n')
-    (folder / "bin/srun").chmod(0o755)
+    write_programs(
+        folder / "bin", {"srun": 'while [[ "$1" == -* ]]; do shift; done\nexec "$@"'}, "#!/bin/bash"
+    )
     (folder / "ranks.sh").write_text(command)
     request = Request(script="ranks.sh", secrets=tuple(VALUES), framework="python", **asked)  # type: ignore[arg-type]
     (folder / "job.sbatch").write_text(render(resolve(request, load_site("generic"))))
@@ -209,9 +210,7 @@ def test_the_file_remains_only_if_slurm_may_run_the_job_again(
     tmp_path: Path, reply: str, command: str, remains: bool
 ) -> None:
     """The ranks may end because Slurm ends the job, before it ends the script."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/scontrol").write_text(f"#!/bin/sh\necho ' {reply}'\n")
-    (tmp_path / "bin/scontrol").chmod(0o755)
+    write_programs(tmp_path / "bin", {"scontrol": f"echo ' {reply}'"})
     started(tmp_path, command).communicate(timeout=SOON)
     assert (tmp_path / PATH).exists() == remains
 

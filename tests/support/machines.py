@@ -1,8 +1,10 @@
 """A plain sshd, and a login node of a twin whose profile is as unruly as real ones are."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -12,8 +14,9 @@ from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.transport import Transport
 from tests.support.sshd import Server, privilege_separation_folder, sshd
-from tests.support.twins import Testbed, twin
+from tests.support.twins import Testbed, eventually, twin
 
+Call = Callable[..., CompletedProcess[str]]
 PROFILE = """echo 'Welcome! Quota: 12 of 100 files'
 echo 4711
 echo '8|RUNNING'
@@ -43,6 +46,27 @@ def login_node(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> It
         programs = Path(sys.executable).parent
         (running.home / ".bash_profile").write_text(f'{PROFILE}export PATH="{programs}:$PATH"\n')
         yield running
+
+
+@pytest.fixture
+def call(slurmgen: Call, project: Path, testbed: Testbed, tmp_path: Path) -> Iterator[Call]:
+    """Run slurmgen in the project of the test, on the twin, with a home of its own and no other jobs."""
+    (tmp_path / "home").mkdir()
+    more = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
+
+    def run(*words: str) -> CompletedProcess[str]:
+        at = ["--site", "generic", "--via", "twin"] if words[0] == "submit" else []
+        end = words.index("--") if "--" in words else len(words)
+        return slurmgen(*words[:end], *at, *words[end:], cwd=project, env=os.environ | more)
+
+    _cancel_all(testbed)  # the jobs of other tests
+    yield run
+    _cancel_all(testbed)
+
+
+def _cancel_all(testbed: Testbed) -> None:
+    testbed.run("scancel", "--me")
+    eventually(lambda: not testbed.run("squeue", "--noheader").strip())
 
 
 @pytest.fixture

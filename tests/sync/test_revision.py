@@ -13,6 +13,7 @@ import pytest
 from slurmgen.sync.git import Revision, repository, revision
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import JOB
+from tests.support.examples import examples
 
 
 @pytest.fixture(autouse=True)
@@ -69,49 +70,24 @@ def test_an_unchanged_project_is_at_its_commit(project: Path) -> None:
     assert revision(project) == Revision(git(project, "rev-parse", "HEAD"), dirty=False)
 
 
-CHANGES = {
-    "modified": "echo changed >train.py",
-    "modified to the same size": "echo train.pz >train.py",
-    "staged": "echo changed >train.py; git add train.py",
-    "staged and restored": "echo changed >train.py; git add train.py; echo train.py >train.py",
-    "untracked": "touch new",
-    "deleted": "rm other",
-    "deleted from the index": "git rm --cached --quiet other; echo other >.git/info/exclude",
-    "renamed": "git mv other another",
-    "executable": "chmod 755 train.py",
-    "a link now": "ln -sf train.py other",
-}
+REPOSITORIES = {one.name: one for one in examples(Path(__file__).with_name("repositories.txt"))}
 
 
-@pytest.mark.parametrize("change", CHANGES)
+def names(kind: str) -> list[str]:
+    """Those that are `dirty` or `clean`, or a `trap` that `git status` steps into."""
+    return [one.name for one in REPOSITORIES.values() if one.expected == kind]
+
+
+@pytest.mark.parametrize("change", names("dirty"))
 def test_a_change_makes_it_dirty(project: Path, change: str) -> None:
     commit = git(project, "rev-parse", "HEAD")
-    shell(project, CHANGES[change])
+    shell(project, REPOSITORIES[change].text)
     assert revision(project) == Revision(commit, dirty=True)
 
 
-CLEAN = {
-    "ignored": "touch a.log; mkdir build; touch build/x",
-    "touched": "touch -d @1 train.py",
-    "excluded in the repository": "echo mine >.git/info/exclude; touch mine",
-    "excluded by the user": "mkdir -p ~/.config/git; echo mine >~/.config/git/ignore; touch mine",
-    "excluded by a file that the user names": """
-        echo mine >~/ignored; git config --global core.excludesFile '~/ignored'; touch mine""",
-    "executable where modes do not count": "git config core.fileMode false; chmod 755 train.py",
-    "untracked where they do not count": "git config status.showUntrackedFiles no; touch mine",
-    "other line ends": "git config --global core.autocrlf true; anew",
-    "checked out with other line ends": "echo '*.py text eol=crlf' >.gitattributes; commit_all; anew",
-    "sparse": "git sparse-checkout set --cone --sparse-index nothing; [ ! -e sub ]",
-    "with a split index": "git update-index --split-index; ls .git/sharedindex.*",
-    "packed": "git gc --quiet; [ -e .git/packed-refs ]",
-    "without a branch": "git checkout --quiet --detach",
-    "programs of the user": "git config --global core.fsmonitor false; git config --global core.pager false",
-}
-
-
-@pytest.mark.parametrize("arrange", CLEAN)
+@pytest.mark.parametrize("arrange", names("clean"))
 def test_what_git_calls_clean_is_clean(project: Path, arrange: str) -> None:
-    shell(project, CLEAN[arrange])
+    shell(project, REPOSITORIES[arrange].text)
     assert git(project, "status", "--porcelain") == ""
     assert revision(project) == Revision(git(project, "rev-parse", "HEAD"), dirty=False)
 
@@ -219,47 +195,13 @@ def marker(tmp_path: Path) -> Iterator[Path]:
     assert not path.exists()
 
 
-BARE = """
-git clone --quiet --bare . exp; with_monitor >exp/config; touch exp/refs/heads/keep
-commit_all; git clone --quiet . ../clone"""
-"A folder of an ordinary clone that is a bare repository, with itself as its work tree."
 FILTER = 'git config filter.f.clean "$program; cat"; with_filter f; '
-INCLUDED = "with_monitor >.git/more; git config "
-EFFECTIVE = {
-    "monitor": 'git config core.fsmonitor "$program"',
-    "clean filter": FILTER,
-    "filter process": """
-        git config filter.f.process "$program"; git config filter.f.required true; with_filter f""",
-    "filter with an odd name": 'git config filter.a=b.c.clean "$program; cat"; with_filter a=b.c',
-    "attributes elsewhere": f"""{FILTER}
-        mv .git/info/attributes .git; git config core.attributesFile "$PWD/.git/attributes\"""",
-    "included": f"{INCLUDED} include.path more",
-    "included for this folder": f'{INCLUDED} "includeIf.gitdir:$PWD/.path" more',
-    "monitor of a work tree": """
-        git config extensions.worktreeConfig true; git config --worktree core.fsmonitor "$program\"""",
-    "bare repository in a clone": BARE,
-    "file that leads elsewhere": """
-        git config core.fsmonitor "$program"; mv .git elsewhere; echo gitdir: elsewhere >.git""",
-    "submodule": """
-        git init --quiet ../outer; module=$PWD; cd ../outer; git submodule --quiet add "$module" module
-        commit_all; git -C module config core.fsmonitor "$program\"""",
-    "hook": "with_hook",
-    "hooks elsewhere": """
-        with_hook; mv .git/hooks .git/other-hooks; git config core.hooksPath .git/other-hooks""",
-    # What is missing in a partial clone is fetched, by a program that the configuration names.
-    "missing objects of a remote": """
-        tree=$(git rev-parse HEAD^{tree}); rm -f .git/objects/${tree:0:2}/${tree:2}
-        git config core.repositoryFormatVersion 1; git config extensions.partialClone origin
-        git config remote.origin.promisor true; git config remote.origin.url ssh://nowhere/x
-        git config core.sshCommand "$program;\"""",
-}
-"Traps that `git status` steps into."
 ELSEWHERE = {"bare repository in a clone": "../clone/exp", "submodule": "../outer"}
 
 
-@pytest.mark.parametrize("trap", EFFECTIVE)
+@pytest.mark.parametrize("trap", names("trap"))
 def test_no_program_that_a_repository_names_is_run(project: Path, marker: Path, trap: str) -> None:
-    shell(project, EFFECTIVE[trap], f"touch {marker}")
+    shell(project, REPOSITORIES[trap].text, f"touch {marker}")
     folder = (project / ELSEWHERE.get(trap, "")).resolve()
     marker.unlink(missing_ok=True)  # some commands that set the trap step into it
     found = revision(folder)
@@ -343,7 +285,7 @@ def test_git_has_a_time_limit(project: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_no_command_runs_what_a_folder_in_a_clone_names(
     project: Path, marker: Path, slurmgen: Run, command: str
 ) -> None:
-    shell(project, BARE, f"touch {marker}")
+    shell(project, REPOSITORIES["bare repository in a clone"].text, f"touch {marker}")
     folder = project.parent / "clone/exp"
     marker.unlink(missing_ok=True)
     (folder / "train.py").write_text("")

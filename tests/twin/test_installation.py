@@ -13,6 +13,7 @@ from slurmgen.sites.model import Site
 from slurmgen.twin import daemons
 from slurmgen.twin.configuration import slurm_conf, sshd_config, task_prolog
 from slurmgen.twin.installation import Installation, find, installed
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed, slurm
 from tests.twin.test_twin_config import layout
 
@@ -31,12 +32,6 @@ def other() -> str:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/slurmgen/slurm"
-
-
-def program(folder: Path, name: str, script: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-    (folder / name).chmod(0o755)
 
 
 def test_daemons_commands_jobs_and_ssh_sessions_have_one_release(daic: Testbed) -> None:
@@ -61,7 +56,7 @@ def test_another_release_in_path_is_not_that_of_this_machine(
     """`twin up --slurm` has the user put it there."""
     mine = installed()
     folder = cache / f"{other}-{os.uname().machine}/bin"
-    program(folder, "slurmctld", f"echo slurm-wlm {other}.5")
+    write_programs(folder, {"slurmctld": f"echo slurm-wlm {other}.5"})
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     assert installed() == mine
 
@@ -76,20 +71,20 @@ def test_an_installed_release_is_used_without_packages(
     cache: Path, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = cache / f"{other}-{os.uname().machine}"
-    program(folder / "bin", "slurmctld", f"echo slurm-wlm {other}.5")
+    write_programs(folder / "bin", {"slurmctld": f"echo slurm-wlm {other}.5"})
     monkeypatch.setenv("PATH", "/nonexistent")
     found = find(other)
     assert (str(found), found.bin, found.plugins) == (other, folder / "bin", folder / "lib/slurm-wlm")
 
 
 def test_an_installation_of_another_release_is_rejected(cache: Path, other: str) -> None:
-    program(cache / f"{other}-{os.uname().machine}/bin", "slurmctld", "echo slurm-wlm 25.05.1")
+    write_programs(cache / f"{other}-{os.uname().machine}/bin", {"slurmctld": "echo slurm-wlm 25.05.1"})
     with pytest.raises(TwinError, match=rf"has Slurm 25\.05, not {re.escape(other)}"):
         find(other)
 
 
 def test_an_installation_that_another_user_may_change_is_not_used(cache: Path, other: str) -> None:
-    program(cache / f"{other}-{os.uname().machine}/bin", "slurmctld", f"echo slurm-wlm {other}.5")
+    write_programs(cache / f"{other}-{os.uname().machine}/bin", {"slurmctld": f"echo slurm-wlm {other}.5"})
     cache.chmod(0o777)
     with pytest.raises(ConfigError, match="other users may write"):
         find(other)
@@ -107,8 +102,7 @@ def test_a_machine_without_debians_packages_cannot_install(
 ) -> None:
     tools = tmp_path / "tools"
     if missing == "source":
-        program(tools, "apt-get", "echo 'Docker|Docker CE|file:/linux/debian'")
-        program(tools, "dpkg-deb", "")
+        write_programs(tools, {"apt-get": "echo 'Docker|Docker CE|file:/linux/debian'", "dpkg-deb": ""})
     monkeypatch.setenv("PATH", str(tools))
     with pytest.raises(TwinError, match=fact):
         find(other)
@@ -122,7 +116,7 @@ def test_a_failed_installation_leaves_nothing(
         '*) echo "E: no network" >&2; exit 100;;',
     )
     script = f'case "$*" in {lists} {fails} esac'
-    program(tmp_path / "tools", "apt-get", script)
+    write_programs(tmp_path / "tools", {"apt-get": script})
     monkeypatch.setenv("PATH", f"{tmp_path}/tools:{os.environ['PATH']}")
     lines: list[str] = []
     with pytest.raises(TwinError, match=r"apt-get failed:\n  E: no network\. Check the network"):

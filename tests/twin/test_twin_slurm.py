@@ -13,6 +13,7 @@ from slurmgen.launchers import LAUNCHERS
 from slurmgen.plan.model import Plan
 from slurmgen.sites.model import Launch
 from tests.support.fork_server import warm
+from tests.support.programs import write_programs
 from tests.support.twins import Testbed, twin
 
 TWO_NODES = """#!/bin/bash
@@ -88,11 +89,9 @@ def started(daic: Testbed, launcher: str, nodes: int) -> tuple[Plan, str]:
 
 
 def test_each_rank_has_the_environment_where_sbatch_exports_none(daic: Testbed) -> None:
-    programs = daic.folder / "venv" / "bin"
-    programs.mkdir(parents=True)
-    for name in ("python", "torchrun", "accelerate", "deepspeed"):
-        (programs / name).write_text('#!/bin/sh\necho "task $SLURM_PROCID $HOME $USER $EXTRA $MASTER_ADDR"\n')
-        (programs / name).chmod(0o755)
+    names = ("python", "torchrun", "accelerate", "deepspeed")
+    shown = 'echo "task $SLURM_PROCID $HOME $USER $EXTRA $MASTER_ADDR"'
+    write_programs(daic.folder / "venv" / "bin", dict.fromkeys(names, shown))
     launchers = LAUNCHERS.keys() - {"ray"}  # the stand-ins do not listen on its port
     several = launchers - {"python", "spawn"}
     jobs = [started(daic, name, 1) for name in launchers] + [started(daic, name, 2) for name in several]
@@ -105,9 +104,7 @@ def test_each_rank_has_the_environment_where_sbatch_exports_none(daic: Testbed) 
 
 
 def test_a_real_program_takes_precedence_over_the_stand_in(daic: Testbed, tmp_path: Path) -> None:
-    real = tmp_path / "apptainer"
-    real.write_text("#!/bin/sh\necho the real one\n")
-    real.chmod(0o755)
+    write_programs(tmp_path, {"apptainer": "echo the real one"})
     log = daic.batch("#!/bin/bash\napptainer exec my.sif true\n", PATH=f"{tmp_path}:/usr/bin:/bin")
     assert log == "the real one\n"
 

@@ -29,6 +29,9 @@ from tests.support.stepping import Stepping, submitted, submitted_script
 from tests.support.twins import Testbed, eventually
 from tests.support.web import DESKTOP, PHONE, Served, local_client, opened
 
+pytestmark = pytest.mark.usefixtures("project")
+"Servers are started in it."
+
 
 @pytest.fixture
 def ended(testbed: Testbed, project: Path) -> Record:
@@ -36,18 +39,6 @@ def ended(testbed: Testbed, project: Path) -> Record:
     record = submitted(testbed, project, "done", "print('done')\n")
     testbed.wait(record.id)
     return record
-
-
-@pytest.fixture
-def server(project: Path, server: Served) -> Served:
-    """A server in the project."""
-    return server
-
-
-@pytest.fixture
-def user(project: Path, user: TestClient) -> TestClient:
-    """A client of a server in the project."""
-    return user
 
 
 def table(page: Page, server: Served) -> None:

@@ -16,6 +16,9 @@ from tests.support.stepping import Stepping, submitted
 from tests.support.twins import Testbed, eventually
 from tests.support.web import PHONE, Served, faults, opened
 
+pytestmark = pytest.mark.usefixtures("project")
+"Servers are started in it."
+
 FAILS = "import sys\nprint('loading')\nimport missing_module\n"
 SWEPT = """import json, os, pathlib, sys
 lr = float(sys.argv[1].split("=")[1])
@@ -29,18 +32,6 @@ HOSTILE = (
     + b"\xff\xfe bytes\n\x1b[1;31mred\x1b[0m plain\n"
     b"10 %\r50 %\r100 %\n" + b"x" * 1_000_000 + b"END"
 )
-
-
-@pytest.fixture
-def server(project: Path, server: Served) -> Served:
-    """A server in the project."""
-    return server
-
-
-@pytest.fixture
-def user(project: Path, user: TestClient) -> TestClient:
-    """A client of a server in the project."""
-    return user
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
 from tests.support import command_server
 from tests.support.ports import free_port
+from tests.support.programs import write_programs
 from tests.support.web import served
 
 SLURMGEN = [sys.executable, "-m", "slurmgen"]
@@ -136,12 +137,9 @@ def test_the_token_does_not_appear_in_the_arguments_of_the_browser(tmp_path: Pat
     """All users of a machine see them; a file of mode 600 leads to the address."""
     seen = tmp_path / "seen"
     os.mkfifo(seen)
-    browser = tmp_path / "browser"
-    browser.write_text(
-        f'#!/bin/sh\n{{ echo "$1"; stat -c %a "${{1#file://}}"; cat "${{1#file://}}"; }} > {seen}\n'
-    )
-    browser.chmod(0o755)
-    with web("--open", BROWSER=str(browser)) as (process, address):
+    shown = f'{{ echo "$1"; stat -c %a "${{1#file://}}"; cat "${{1#file://}}"; }} > {seen}'
+    write_programs(tmp_path, {"browser": shown})
+    with web("--open", BROWSER=str(tmp_path / "browser")) as (process, address):
         argument, mode, page = seen.read_text().split("\n", 2)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

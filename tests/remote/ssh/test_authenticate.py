@@ -5,11 +5,10 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from slurmgen.remote.ssh.config import Destination, destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.ssh.prompt import Terminal
 from slurmgen.remote.transport import TimedOut, Transport
-from tests.support.questions import Serving
+from tests.support.questions import serving
 from tests.support.sshd import Server, closed_port, keygen
 
 CONNECT: dict[str, Callable[..., Transport]] = {"paramiko": connect, "openssh": openssh.connect}
@@ -225,24 +224,13 @@ class Gate(paramiko.ServerInterface):
 @pytest.fixture
 def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
     """Start paramiko's server with some methods; returns its destination."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    running: list[paramiko.Transport] = []
+    with ExitStack() as running:
 
-    def serve(methods: str) -> None:
-        transport = Serving(listener.accept()[0])
-        running.append(transport)
-        transport.add_server_key(paramiko.PKey.from_path(server.folder / "host_key"))
-        transport.start_server(event=threading.Event(), server=Gate(methods))
+        def start(methods: str, more: str = "") -> Destination:
+            port = running.enter_context(serving(server.folder / "host_key", lambda: Gate(methods)))
+            return destination("far", Server(server.folder, port).config(tmp_path, more=more))
 
-    def start(methods: str, more: str = "") -> Destination:
-        threading.Thread(target=serve, args=(methods,), daemon=True).start()
-        port = listener.getsockname()[1]
-        return destination("far", Server(server.folder, port).config(tmp_path, more=more))
-
-    with listener:
         yield start
-    for transport in running:
-        transport.close()
 
 
 def test_a_password_is_prompted_for_if_no_key_is_accepted(gate: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.remote.ssh import config
 from slurmgen.remote.ssh.config import Destination, destination
+from tests.support.examples import Example, examples
 
 Resolve = Callable[..., Destination]
 
@@ -80,68 +81,23 @@ def test_the_default_files_are_used(resolve: Resolve, home: Path) -> None:
     assert not to.identities_only
 
 
-OPTIONS: dict[str, tuple[str, str, dict[str, object]]] = {
-    "none means no file": (
-        "Host far\n IdentityFile none\n UserKnownHostsFile none\n GlobalKnownHostsFile none\n",
-        "far",
-        {"identity_files": (), "known_hosts": ()},
-    ),
-    "a user before the host": ("Host far\n User you\n", "other@far", {"user": "other"}),
-    "the first value counts": ("Host far\n Port 1\nHost *\n Port 2\n User late\n", "far", {"port": 1}),
-    "an include where it stands": ("Include {home}/include.d/*\nHost far\n Port 8\n", "far", {"port": 7}),
-    "the block around an include continues": (
-        "Host far\n Include {home}/other\n Port 9\n User right\nHost other\n Port 1\n",
-        "far",
-        {"port": 9, "user": "right"},
-    ),
-    "an include in a matching block": (
-        "Match host far\n Include {home}/any\n User right\n",
-        "far",
-        {"port": 7, "user": "right"},
-    ),
-    **{
-        f"an include in the block {block}": (
-            f"{block}\n Include\t{{home}}/any\nHost *\n Port 9\n User right\n",
-            "far",
-            {"port": 9, "user": "right"},
-        )
-        for block in ("Host other", "Match host other", "Match user another")
-    },
-    "a canonical name": (
-        "CanonicalizeHostname yes\nCanonicalDomains invalid localdomain\nHost far\n Port 7\n"
-        "CanonicalizeFallbackLocal yes\n",
-        "far",
-        {"host": "far", "port": 7},
-    ),
-    "a host key alias": (
-        "Host far\n Port 99\n HostKeyAlias cluster\n",
-        "far",
-        {"host_key_name": "cluster"},
-    ),
-    "tokens of a proxy command": (
-        "Host far\n HostName h\n Port 3\n ProxyCommand nc %h %p\n",
-        "far",
-        {"proxy_command": "nc h 3"},
-    ),
-    "no proxy command": ("Host far\n ProxyCommand none\n", "far", {"proxy_command": None}),
-    "tokens of a path": (
-        "Host far\n HostName h\n User you\n IdentityFile /x/%h-%r\n",
-        "far",
-        {"identity_files": (Path("/x/h-you"),)},
-    ),
-    "another encoding": ("# J\udcfcrgen\nHost far\n Port 7\n", "far", {"port": 7}),
-}
+OPTIONS = [
+    *examples(Path(__file__).with_name("options.txt")),
+    Example("another encoding", "# J\udcfcrgen\nHost far\n Port 7\n", "far: port=7"),
+]
 
 
-@pytest.mark.parametrize("case", OPTIONS)
-def test_options_count_as_in_openssh(resolve: Resolve, home: Path, case: str) -> None:
+@pytest.mark.parametrize("example", OPTIONS, ids=lambda example: example.name)
+def test_options_count_as_in_openssh(resolve: Resolve, home: Path, example: Example) -> None:
     (home / "include.d").mkdir()
     (home / "include.d/a").write_text("Host far\n Port 7\n")
     (home / "other").write_text("Host other\n User wrong\n")
     (home / "any").write_text("Port 7\nHost other\n User wrong\n")
-    text, name, expected = OPTIONS[case]
-    to = resolve(text.replace("{home}", str(home)), name)
-    assert {option: getattr(to, option) for option in expected} == expected
+    name, _, expected = example.expected.partition(": ")
+    to = resolve(example.text.replace("{home}", str(home)), name)
+    for option, value in (part.split("=") for part in expected.split(", ")):
+        found = getattr(to, option)
+        assert (" ".join(map(str, found)) if isinstance(found, tuple) else str(found)) == value
 
 
 def test_a_relative_include_is_in_the_ssh_folder(no_ssh: Path) -> None:
@@ -213,31 +169,10 @@ def hops(to: Destination) -> list[str]:
     return [f"{hop.user}@{hop.host}:{hop.port}" for hop in to.chain]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "Host far\n User you\n ProxyJump gate\nHost gate\n HostName g.org\n User me\n Port 7\n",
-            ["me@g.org:7", "you@far:22"],
-        ),
-        (
-            "Host far\n User you\n ProxyJump a@one:1,[::1]:2,ssh://c@three\nHost *\n User me\n",
-            ["a@one:1", "me@::1:2", "c@three:22", "you@far:22"],
-        ),
-        (
-            "Host far\n ProxyJump b,c\nHost b\n ProxyJump a\nHost c\n ProxyJump x\nHost *\n User me\n",
-            ["me@a:22", "me@b:22", "me@c:22", "me@far:22"],
-        ),
-        (
-            "Host far\n HostName h\n Port 5\n ProxyJump g-%h\nHost g-*\n ProxyJump none\nHost *\n User me",
-            ["me@g-h:22", "me@h:5"],
-        ),
-        ("Host far\n ProxyJump none\nHost *\n User me", ["me@far:22"]),
-    ],
-)
-def test_jump_hosts_are_used_as_in_openssh(resolve: Resolve, text: str, expected: list[str]) -> None:
+@pytest.mark.parametrize("example", examples(Path(__file__).with_name("jump_hosts.txt")))
+def test_jump_hosts_are_used_as_in_openssh(resolve: Resolve, example: Example) -> None:
     """In their order, each with its options, and only the first with jump hosts of its own."""
-    assert hops(resolve(text)) == expected
+    assert hops(resolve(example.text)) == example.expected.split()
 
 
 @pytest.mark.parametrize(

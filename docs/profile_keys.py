@@ -3,6 +3,7 @@
 `python docs/profile_keys.py` writes the page. A test compares it with the code.
 """
 
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,9 +75,10 @@ def _example(prefix: str, field: Any, examples: dict[str, str]) -> str:
     if any(_tables(field.type)):
         return ""
     key = f"{prefix}.{field.name}".lstrip(".")
-    return examples.get(key) or next(
-        text for other, text in examples.items() if other.endswith(f".{field.name}")
-    )
+    found = [text for other, text in examples.items() if other.endswith(f".{field.name}")]
+    if not (key in examples or found):
+        sys.exit(f"{key} has no example; write one into {ANNOTATED}")
+    return examples.get(key) or found[0]
 
 
 def _examples() -> dict[str, str]:

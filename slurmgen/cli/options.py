@@ -432,13 +432,24 @@ def _number(name: str, text: str) -> Option:
     return click.option(name, type=int, metavar="N", help=text)
 
 
+class _Framework(click.Option):
+    """The option whose help names the launchers; only the help imports them."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The names of the option, and its help."""
+        from slurmgen.launchers import LAUNCHERS
+
+        *names, last = LAUNCHERS
+        self.help = f"Launcher: {', '.join(names)} or {last}; default: read from the program, else ddp."
+        return super().get_help_record(ctx)
+
+
 REQUEST_OPTIONS: list[Option] = [
     click.option(
         "--framework",
+        cls=_Framework,
         metavar="NAME",
         shell_complete=complete_frameworks,
-        help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, "
-        "spawn or tensorflow; default: read from the program, else ddp.",
     ),
     _number("--gpus", "Total number of GPUs of the job, or 0 for none; default: 1."),
     _number("--nodes", "Number of nodes; default: as few as --gpus needs."),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.request.model import Request, merge
 from slurmgen.sites.model import GpuType, LaunchOptions, Limits, Modules, Node, Partition, Site, When
@@ -242,7 +242,8 @@ def settings_of(site: Site, place: Place, shape: Shape) -> Settings:
     kind = site.gpu.types.get(place.gpu_type or "")
     return Settings(
         sbatch=_merged(site.sbatch, kind.sbatch if kind else {}, *(table.sbatch for table in tables)),
-        modules=Modules(
+        modules=structs.replace(
+            site.modules,
             init=_joined(site.modules.init, *(table.modules.init for table in tables)),
             load=_joined(site.modules.load, *(table.modules.load for table in tables)),
         ),

@@ -237,7 +237,7 @@ OPTIONS = {
 }
 "The option of sbatch with the value of a field of the request."
 
-_OVERRIDES = frozenset({*OPTIONS, "exclude", "gpus", "gpu_type", "mail", "mail_user", "sbatch"})
+_OVERRIDES = frozenset({*OPTIONS, "exclude", "gpus", "gpu_type", "sbatch", *FIELDS.values()})
 "The fields that become options of sbatch. The others would change what the script runs."
 
 EXCLUDES = {

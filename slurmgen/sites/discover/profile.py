@@ -10,6 +10,7 @@ from slurmgen.sites.discover.query import (
     COMMANDS,
     CONFIG,
     COUNT,
+    ENGINES,
     LOGIN_NODE,
     NODES,
     PARTITIONS,
@@ -232,10 +233,6 @@ def _qos(text: str) -> dict[str, Entry]:
     return {row["Name"]: row for row in rows if NAME.fullmatch(row["Name"])}
 
 
-_ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
-_PROGRAMS = {"ch-run": "charliecloud"}
-
-
 class Discovery(NamedTuple):
     """What is known of a cluster, and what is not."""
 
@@ -311,8 +308,8 @@ def cluster_name(replies: Mapping[str, Answer]) -> str:
 
 def _engines(replies: Mapping[str, Answer]) -> tuple[str, ...]:
     words = [line.removeprefix("engine ") for line in output(replies, LOGIN_NODE).splitlines()]
-    found = {_PROGRAMS.get(word, word) for word in words}
-    return tuple(name for name in _ENGINES if name in found)
+    found = {ENGINES.get(word, word) for word in words}
+    return tuple(name for name in ("pyxis", "edf", *ENGINES.values()) if name in found)
 
 
 class Shares(NamedTuple):

@@ -21,7 +21,14 @@ QOS = f"sacctmgr --noheader --parsable2 show qos format={','.join(QOS_FIELDS)}"
 LOGIN_NODE = "login node"
 PROBE = "the probe job"
 COMMANDS = (CONFIG, PARTITIONS, NODES, ASSOCIATIONS, QOS)
-ENGINES = ("apptainer", "singularity", "podman-hpc", "shifter", "ch-run")
+ENGINES = {
+    "apptainer": "apptainer",
+    "singularity": "singularity",
+    "podman-hpc": "podman-hpc",
+    "shifter": "shifter",
+    "ch-run": "charliecloud",
+}
+"The container engines by their programs, the preferred one first."
 MODULES = ("cuda", "nvhpc", "nccl", "aws-ofi", "rocm", "python", "pytorch", "conda", "uv", "apptainer")
 "The beginnings of the names of modules that matter to a training job."
 FREE_TEXT = ("Reason", "Comment", "Extra")

@@ -7,9 +7,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import paramiko
@@ -36,6 +35,7 @@ from slurmgen.remote.transport import (
     NO_LIMIT,
     PART,
     Duplex,
+    Socket,
     command_line,
     ended_by_signal,
     timed_out,
@@ -58,6 +58,8 @@ class MonitoredSocket:
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self.limit: int | None = None
+        self.is_silent = False
+        "Whether the connection was ended because nothing arrived."
         self.received = 0
         self.last = time.monotonic()
 
@@ -77,40 +79,32 @@ class MonitoredSocket:
         return getattr(self._sock, name)
 
 
-class Keepalive:
-    """Sends the host a request regularly, and ends the connection if nothing arrives.
+@contextlib.contextmanager
+def kept_alive(connection: paramiko.Transport, sock: MonitoredSocket) -> Iterator[None]:
+    """Send the host a request regularly, and end the connection if nothing arrives.
 
     paramiko's own keepalive requests no reply, so it cannot detect a silent host.
     """
+    ended = threading.Event()
 
-    def __init__(self, connection: paramiko.Transport, sock: MonitoredSocket) -> None:
-        self._connection = connection
-        self._sock = sock
-        self._ended = threading.Event()
-        self.timed_out = False
-        "Whether it ended the connection."
-
-    def __enter__(self) -> "Keepalive":
-        # Two threads: sending blocks on a connection that takes no more bytes.
-        for work in (self._send, self._watch):
-            threading.Thread(target=work, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-
-    def _send(self) -> None:
+    def send() -> None:
         with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-            while not self._ended.wait(INTERVAL) and self._connection.is_active():
-                self._connection.global_request("keepalive@openssh.com", wait=True)
+            while not ended.wait(INTERVAL) and connection.is_active():
+                connection.global_request("keepalive@openssh.com", wait=True)
 
-    def _watch(self) -> None:
-        while not self._ended.wait(min(_POLL, SILENCE / 4)) and self._connection.is_active():
-            if time.monotonic() - self._sock.last > SILENCE:
-                self.timed_out = True
-                self._connection.close()
+    def watch() -> None:
+        while not ended.wait(min(_POLL, SILENCE / 4)) and connection.is_active():
+            if time.monotonic() - sock.last > SILENCE:
+                sock.is_silent = True
+                connection.close()
+
+    # Two threads: sending blocks on a connection that takes no more bytes.
+    for work in (send, watch):
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 CONNECT_TIMEOUT = 20.0
@@ -127,7 +121,7 @@ class Link(Struct, frozen=True):
     """A connection after the login."""
 
     connection: paramiko.Transport
-    keepalive: Keepalive
+    sock: MonitoredSocket
     login: str
     "How the login succeeded."
 
@@ -160,20 +154,17 @@ def logged_in(to: Destination, prompt: Prompt | None, resources: contextlib.Exit
     return _authenticated(_handshake(to, previous, resources), to, previous, prompt, resources)
 
 
-class _Handshake(Struct, frozen=True):
-    """A connection whose host key is known, before the login."""
-
-    connection: "_Connection"
-    sock: MonitoredSocket
+_Handshake = tuple["_Connection", MonitoredSocket]
+"A connection whose host key is known, before the login."
 
 
 def _handshake(to: Destination, previous: Link | None, resources: contextlib.ExitStack) -> _Handshake:
-    with _named(to):
+    with translated(to):
         sock = MonitoredSocket(resources.enter_context(_socket(to, previous, resources)))
         sock.limit = HANDSHAKE_LIMIT
         connection = _connection(sock, resources)
         _exchange_keys(connection, sock, to)
-    return _Handshake(connection, sock)
+    return connection, sock
 
 
 def _authenticated(
@@ -183,10 +174,11 @@ def _authenticated(
     prompt: Prompt | None,
     resources: contextlib.ExitStack,
 ) -> Link:
-    with _named(to):
-        login = _unless_broken(handshake.connection, to, prompt)
-    keepalive = resources.enter_context(Keepalive(handshake.connection, handshake.sock))
-    return Link(handshake.connection, keepalive, f"{previous.login}, then {login}" if previous else login)
+    connection, sock = handshake
+    with translated(to):
+        login = _unless_broken(connection, to, prompt)
+    resources.enter_context(kept_alive(connection, sock))
+    return Link(connection, sock, f"{previous.login}, then {login}" if previous else login)
 
 
 def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | None) -> str:
@@ -200,10 +192,6 @@ def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | 
         if connection.is_active() or connection.goodbye or isinstance(error, NotAnswered):
             raise
         raise paramiko.SSHException("it broke during the login") from error
-
-
-def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
-    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user, ssh=to.ssh)
 
 
 class _Connection(paramiko.Transport):
@@ -298,33 +286,10 @@ def _exchange_keys(connection: paramiko.Transport, sock: MonitoredSocket, to: De
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 
 
-class Stream:
+class Stream(Socket):
     """See Duplex."""
 
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-        channel.settimeout(None)
-
-    def read(self) -> bytes:
-        """See Duplex."""
-        try:
-            return self._channel.recv(PART)
-        except _BROKEN:
-            return b""
-
-    def write(self, part: bytes) -> None:
-        """See Duplex."""
-        self._channel.sendall(part)
-
-    def end(self) -> None:
-        """See Duplex."""
-        with contextlib.suppress(*_BROKEN):
-            self._channel.shutdown_write()
-
-    def close(self) -> None:
-        """See Duplex."""
-        with contextlib.suppress(*_BROKEN):
-            self._channel.close()
+    broken = _BROKEN
 
 
 class ChannelSession:
@@ -385,7 +350,6 @@ class SshTransport(FramedTransport):
         self._sessions = Sessions(to.alias, link, self._another)
         self.where = to.alias
         self.login = link.login
-        self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
 
     def running(
         self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
@@ -420,7 +384,7 @@ class SshTransport(FramedTransport):
 
     def dial(self, host: str, port: int) -> Duplex:
         """See Transport.dial."""
-        with translated(**self._names):
+        with translated(self._to):
             try:
                 channel = self._connection.open_channel(
                     "direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=COMMAND_TIMEOUT
@@ -453,7 +417,7 @@ class SshTransport(FramedTransport):
             except paramiko.ChannelException:
                 return None
 
-        with translated(**self._names):
+        with translated(self._to):
             return self._sessions.open(begin, timeout)
         raise AssertionError  # pragma: no cover (`translated` suppresses no error)
 
@@ -469,7 +433,7 @@ class SshTransport(FramedTransport):
         timer = threading.Timer(timeout, expire)
         timer.daemon = True
         timer.start()
-        with translated(**self._names):
+        with translated(self._to):
             try:
                 channel.exec_command(command_line(framed))
             except paramiko.SSHException:
@@ -489,7 +453,7 @@ class SshTransport(FramedTransport):
     def _broken(self, channel: paramiko.Channel) -> ConnectionFailed | None:
         """The error of a connection that broke; None if it is open."""
         connection = channel.get_transport()
-        if any(link.keepalive.timed_out for link in self._links if link.connection is connection):
+        if any(link.sock.is_silent for link in self._links if link.connection is connection):
             return ConnectionFailed(
                 f"nothing arrived from {self.where} for {SILENCE:g} seconds",
                 "Check the network, and try again.",

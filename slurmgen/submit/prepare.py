@@ -304,7 +304,32 @@ def made(
         is_stored=content.is_stored,
         **further,
     )
-    record = Record(
+    record = _record(submission, content, route, project_dir, how, entry, fields)
+    return Prepared(
+        submission=submission,
+        route=route,
+        record=record,
+        sent=content.sent,
+        first=content.first,
+        after=dependencies.find(record, entry.after),
+        needs=entry.needs,
+        one_key=bool(entry.race),
+        refusals=refusals,
+        secrets=secrets,
+        notes=notes,
+    )
+
+
+def _record(
+    submission: Submission,
+    content: ProjectContent,
+    route: Route,
+    project_dir: Path,
+    how: How,
+    entry: Entry,
+    fields: Mapping[str, Any],
+) -> Record:
+    return Record(
         id="",
         cluster=submission.clusters,
         name=submission.name,
@@ -323,19 +348,6 @@ def made(
         part_of=entry.race,
         **structs.asdict(route),
         **fields,
-    )
-    return Prepared(
-        submission=submission,
-        route=route,
-        record=record,
-        sent=content.sent,
-        first=content.first,
-        after=dependencies.find(record, entry.after),
-        needs=entry.needs,
-        one_key=bool(entry.race),
-        refusals=refusals,
-        secrets=secrets,
-        notes=notes,
     )
 
 

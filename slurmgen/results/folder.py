@@ -205,6 +205,7 @@ def _write_file(member: Member, content: Content, path: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _safe_mode(member.mode))
     with os.fdopen(descriptor, "wb") as file:
         file.writelines(content)
+        file.flush()  # what is written later changes the time again
         seconds = min(max(member.mtime, 0), _LAST_TIME)
         os.utime(descriptor, (seconds, seconds))
 

@@ -40,6 +40,7 @@ def results(tmp_path: Path) -> Path:
     (run / "empty").touch()
     (run / "program").write_text("x")
     (run / "program").chmod(0o755)
+    os.utime(run / "program", (1_500_000_000, 1_500_000_000))
     with_holes(run / "data.lmdb", 2)
     return run
 
@@ -67,6 +68,7 @@ def test_the_results_of_a_job_are_fetched_unchanged(results: Path, tmp_path: Pat
     assert (to / "m").readlink() == Path("out")
     assert (to / "same.pt").samefile(to / "out/model.pt")
     assert (to / "out/model.pt").stat().st_mtime == 1_600_000_000
+    assert (to / "program").stat().st_mtime == 1_500_000_000
     again = fetch(LocalTransport(), str(results), to)
     assert (again.new, len(again.same)) == ((), len(result.new))
 

@@ -20,8 +20,8 @@ def olivia(browser: Browser, origin: str) -> Iterator[Page]:
 
 
 def _lines(page: Page, text: str) -> None:
-    """Wait until the script has a line."""
-    expect(page.locator("#lines code").get_by_text(text, exact=True)).to_be_attached()
+    """Wait until a script with a line is shown; the one before is hidden until then."""
+    expect(page.locator("#lines code").get_by_text(text, exact=True)).to_be_visible()
 
 
 def stop_clock(page: Page) -> None:

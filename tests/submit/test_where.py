@@ -104,8 +104,7 @@ def test_a_site_that_does_not_reply_in_time_hides_no_other(project: Path) -> Non
         structs.replace(
             one,
             candidates=tuple(
-                structs.replace(each, option=structs.replace(each.option, site=one.route.site))
-                for each in one.candidates
+                (structs.replace(option, site=one.route.site), script) for option, script in one.candidates
             ),
         )
         for one in places

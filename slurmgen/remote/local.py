@@ -51,7 +51,6 @@ class LocalTransport(FramedTransport):
             connection = socket.create_connection((host, port), _DIAL_TIMEOUT)
         except OSError as error:
             raise unreachable(host, port, self.where, error.strerror or error) from None
-        connection.settimeout(None)
         return Socket(connection)
 
     def pipe(self, argv: Sequence[str]) -> Duplex:

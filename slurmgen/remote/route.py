@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from msgspec import Struct, structs
 
@@ -32,6 +32,7 @@ from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.config.user import Personal
+    from slurmgen.remote.ssh import openssh
     from slurmgen.remote.ssh.config import Destination
     from slurmgen.sites.model import Site
 
@@ -176,12 +177,18 @@ def _let_in(log_in: Callable[[], Transport]) -> Transport:
     return log_in()
 
 
-def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
-    """Log in, or use a connection that is shared already, which needs no certificate."""
-
+def _way(
+    route: Route, prompt: "Prompt | None"
+) -> "tuple[Destination, Callable[[], None], contextlib.AbstractContextManager[None]]":
+    """The host of a route, the check before a login, and the advice if that fails."""
     to, login = destination_of(route)
     check = partial(check_certificates, route.site, login, to)
-    advice = advised(route.site, login, to, interactive=prompt is not None)
+    return to, check, advised(route.site, login, to, interactive=prompt is not None)
+
+
+def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
+    """Log in, or use a connection that is shared already, which needs no certificate."""
+    to, check, advice = _way(route, prompt)
     if uses_openssh(route, to):
         from slurmgen.remote.ssh import openssh
 
@@ -209,19 +216,6 @@ _END_TIMEOUT = 2.0
 "Seconds that an unused login may take to end; after that it ends with the process."
 
 
-class PendingLogin(Protocol):
-    """A login that has begun."""
-
-    def transport(self) -> Transport:
-        """Wait for the login to finish; raises what `open_route` raises."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
 class BackgroundLogin:
     """A login that starts when the block begins. If `transport` was not called, it ends with the block.
 
@@ -233,13 +227,14 @@ class BackgroundLogin:
         self._prompt = prompt
         self._starts = starts and route.via == "ssh"
         self._resources = contextlib.ExitStack()
-        self._pending: PendingLogin | None = None
+        self._pending: _LoginThread | openssh.Login | None = None
+        self._advice: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         self._error: SlurmgenError | None = None
 
     def __enter__(self) -> Self:
         if self._starts:
             try:
-                self._pending = self._resources.enter_context(_started(self._route, self._prompt))
+                self._pending = self._started()
             except SlurmgenError as error:
                 self._error = error
         return self
@@ -252,8 +247,11 @@ class BackgroundLogin:
         """
         if self._error:
             raise self._error
-        if self._pending:
+        if isinstance(self._pending, _LoginThread):
             return self._pending.transport()
+        if self._pending:
+            with contextlib.suppress(ConnectionBroke), self._advice:
+                return self._pending.transport()
         return open_route(self._route, self._prompt)
 
     def __exit__(
@@ -261,39 +259,14 @@ class BackgroundLogin:
     ) -> None:
         self._resources.__exit__(kind, error, trace)
 
-
-def _started(route: Route, prompt: Prompt | None) -> PendingLogin:
-    # A thread that finds a shared connection uses it: that needs no prompt.
-    return _OpenSshLogin(route, prompt) if route.ssh_client == "openssh" else _LoginThread(route, prompt)
-
-
-class _OpenSshLogin:
-    """A login by ssh in the background, with the advice of the profile if it fails."""
-
-    def __init__(self, route: Route, prompt: Prompt | None) -> None:
+    def _started(self) -> "_LoginThread | openssh.Login":
+        # A thread that finds a shared connection uses it: that needs no prompt.
+        if self._route.ssh_client != "openssh":
+            return self._resources.enter_context(_LoginThread(self._route, self._prompt))
         from slurmgen.remote.ssh.openssh import Login
 
-        self._route, self._prompt = route, prompt
-        to, login = destination_of(route)
-        self._login = Login(to, prompt, partial(check_certificates, route.site, login, to))
-        self._advice = partial(advised, route.site, login, to, interactive=prompt is not None)
-
-    def __enter__(self) -> Self:
-        self._login.__enter__()
-        return self
-
-    def transport(self) -> Transport:
-        """See PendingLogin."""
-        try:
-            with self._advice():
-                return self._login.transport()
-        except ConnectionBroke:
-            return open_route(self._route, self._prompt)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._login.__exit__(kind, error, trace)
+        to, check, self._advice = _way(self._route, self._prompt)
+        return self._resources.enter_context(Login(to, self._prompt, check))
 
 
 class _LoginThread:
@@ -312,7 +285,7 @@ class _LoginThread:
         return self
 
     def transport(self) -> Transport:
-        """See PendingLogin."""
+        """Wait for the login to finish."""
         self._wanted.set()
         login, self._login = self._login.result(), Future()
         return login

@@ -6,7 +6,7 @@ import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 
@@ -37,16 +37,20 @@ class Duplex(Protocol):
 
 
 class Socket:
-    """A TCP connection of this machine."""
+    """A connection of this machine, or a channel, which has the methods of a socket."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    broken: tuple[type[Exception], ...] = (OSError,)
+    "What is raised by a connection that has ended."
+
+    def __init__(self, connection: Any) -> None:
         self._socket = connection
+        connection.settimeout(None)
 
     def read(self) -> bytes:
         """See Duplex."""
         try:
-            return self._socket.recv(PART)
-        except OSError:
+            return bytes(self._socket.recv(PART))
+        except self.broken:
             return b""
 
     def write(self, part: bytes) -> None:
@@ -55,14 +59,15 @@ class Socket:
 
     def end(self) -> None:
         """See Duplex."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(*self.broken):
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """See Duplex."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(*self.broken):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with contextlib.suppress(*self.broken):
+            self._socket.close()
 
 
 class Program:

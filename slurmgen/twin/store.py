@@ -84,8 +84,7 @@ def stored() -> list[str]:
 
 def running() -> list[Twin]:
     """All running twins of this user, by site name."""
-    names = sorted(path.parent.name for path in root().glob("*/twin.json"))
-    return [twin for name in names if (twin := load(name)) and twin.is_running]
+    return [twin for name in stored() if (twin := load(name)) and twin.is_running]
 
 
 def find(site_name: str) -> Twin:

@@ -93,6 +93,11 @@ class Destination(Struct, frozen=True, kw_only=True):
         return self.spec.alias
 
     @property
+    def names(self) -> dict[str, object]:
+        """What the texts of errors name."""
+        return {"alias": self.alias, "host": self.host, "port": self.port, "user": self.user, "ssh": self.ssh}
+
+    @property
     def chain(self) -> tuple["Destination", ...]:
         """The jump hosts, the nearest first, then this host."""
         return (*(self.jump.chain if self.jump else ()), self)
@@ -176,7 +181,7 @@ def _leaves_jump_open(spec: HostSpec, file: Path | None, options: Options, jump:
     if {"proxyjump", "proxycommand"} & options.keys():
         return False
     if program := shutil.which("ssh"):
-        return leaves_jump_open(program, spec.alias, spec.user, spec.port, file, jump)
+        return leaves_jump_open(program, spec, file, jump)
     return True
 
 
@@ -208,8 +213,7 @@ def _proxy_jump(options: Options) -> str:
 
 def _read_options(spec: HostSpec, file: Path | None) -> Options:
     if program := shutil.which("ssh"):
-        return read_openssh_options(program, spec.alias, spec.user, spec.port, file)
-
+        return read_openssh_options(program, spec, file)
     return {**read_paramiko_options(spec.alias, file), **({"port": [spec.port]} if spec.port else {})}
 
 
@@ -358,31 +362,26 @@ _EXPANDED = {"certificatefile", "identityagent", "identityfile", "proxycommand",
 _NEXT_PATH = re.compile(r"\s+(?=[/~])")
 
 
-def read_openssh_options(
-    program: str, alias: str, user: str, port: str, config_file: Path | None
-) -> dict[str, list[str]]:
+def read_openssh_options(program: str, spec: HostSpec, config_file: Path | None) -> dict[str, list[str]]:
     """The options that ssh would use for a host.
 
     Raises:
         ValueError: ssh refuses the file; the message is its own.
     """
     file = ["-F", str(config_file)] if config_file else []
-    login = [*(["-l", user] if user else []), *(["-p", port] if port else [])]
     values: dict[str, list[str]] = {}
-    for line in _ssh_output([program, "-G", "-T", *file, *login, "--", alias]).splitlines():
+    for line in _ssh_output([program, "-G", "-T", *file, *spec.options, "--", spec.alias]).splitlines():
         keyword, _, value = line.partition(" ")
         values.setdefault(keyword, []).append(value)
     for keyword in _PATH_LISTS & values.keys():
         values[keyword] = _NEXT_PATH.split(values[keyword][0])
-    tokens = _tokens(alias, values)
+    tokens = _tokens(spec.alias, values)
     return values | {
         key: [_expanded(text, tokens) for text in values[key]] for key in _EXPANDED & values.keys()
     }
 
 
-def leaves_jump_open(
-    program: str, alias: str, user: str, port: str, config_file: Path | None, jump: str
-) -> bool:
+def leaves_jump_open(program: str, spec: HostSpec, config_file: Path | None, jump: str) -> bool:
     """Whether ssh_config has neither ProxyJump nor ProxyCommand for a host; `ssh -G` does not print `none`.
 
     A default that follows all of ssh_config has an effect only if nothing in it applies.
@@ -392,7 +391,7 @@ def leaves_jump_open(
     with NamedTemporaryFile(prefix="slurmgen-", suffix=".ssh_config") as file:
         file.write(b"\nMatch all\n".join([*texts, f"ProxyJump {jump}\n".encode()]))
         file.flush()
-        return "proxyjump" in read_openssh_options(program, alias, user, port, Path(file.name))
+        return "proxyjump" in read_openssh_options(program, spec, Path(file.name))
 
 
 def _ssh_output(argv: list[str]) -> str:
@@ -500,7 +499,7 @@ def _read(path: Path, alias: str, lines: list[str], count: Iterator[int], depth:
         if keyword != "include":
             lines.append(line)
         elif _is_active(block, alias, lines):
-            for included in _included(value):
+            for included in _included(shlex.split(value)):
                 _read(included, alias, lines, count, depth + 1)
                 lines.append(block)
 
@@ -525,9 +524,9 @@ def _check_match(value: str) -> None:
             raise ValueError(f"`Match {word}` is supported only if `ssh` is installed")
 
 
-def _included(patterns: str) -> Iterator[Path]:
+def _included(patterns: Sequence[str]) -> Iterator[Path]:
     home = Path("~/.ssh").expanduser()
-    for pattern in shlex.split(patterns):
+    for pattern in patterns:
         whole = home / Path(pattern).expanduser()
         yield from sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))))
 
@@ -551,7 +550,5 @@ def _names(path: Path, seen: set[Path]) -> Iterator[str]:
             if keyword.lower() == "host":
                 yield from (word for word in words if not _PATTERN.intersection(word))
             elif keyword.lower() == "include":
-                for pattern in words:
-                    whole = Path("~/.ssh").expanduser() / Path(pattern).expanduser()
-                    for included in sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))):
-                        yield from _names(included, seen)
+                for included in _included(words):
+                    yield from _names(included, seen)

@@ -15,6 +15,7 @@ from paramiko.pkey import UnknownKeyType
 from paramiko.sftp import SFTPError
 
 from slurmgen import errors
+from slurmgen.remote.ssh.config import Destination
 from slurmgen.text import visible
 
 _LONGEST = 300
@@ -91,13 +92,14 @@ ERRORS: dict[type[Exception], Translation] = {
 
 
 @contextmanager
-def translated(**names: object) -> Iterator[None]:
-    """Raise slurmgen's error for a foreign one; `names` are alias, host, port, user and ssh."""
+def translated(to: Destination) -> Iterator[None]:
+    """Raise slurmgen's error for a foreign one on the way to a host."""
     try:
         yield
     except tuple(ERRORS) as error:
         translation = ERRORS[next(kind for kind in type(error).__mro__ if kind in ERRORS)]
         why = f": {visible(str(error)[:_LONGEST])}" if str(error) else ""
+        names = to.names
         raise translation.kind(
             translation.fact.format(**names) + why, translation.hint.format(**names)
         ) from error

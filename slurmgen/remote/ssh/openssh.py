@@ -234,7 +234,7 @@ def _is_dropped(to: Destination, lines: list[str]) -> bool:
 
 def failure(to: Destination, output: str, *, is_unattended: bool) -> errors.SlurmgenError:
     """The error for the messages of an ssh that failed."""
-    names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
+    names = to.names
     # With jump hosts, the last line of ssh reports only that a connection was closed.
     lines = [line for line in output.splitlines() if line.strip() and "UNKNOWN port" not in line]
     known = next(error for error in ERRORS if re.search(error.pattern, "\n".join(lines)))

@@ -2,14 +2,12 @@
 
 import contextlib
 import logging
-import selectors
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import paramiko
@@ -36,6 +34,7 @@ from slurmgen.remote.transport import (
     NO_LIMIT,
     PART,
     Duplex,
+    Socket,
     command_line,
     ended_by_signal,
     timed_out,
@@ -58,6 +57,8 @@ class MonitoredSocket:
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self.limit: int | None = None
+        self.is_silent = False
+        "Whether the connection was ended because nothing arrived."
         self.received = 0
         self.last = time.monotonic()
 
@@ -77,40 +78,32 @@ class MonitoredSocket:
         return getattr(self._sock, name)
 
 
-class Keepalive:
-    """Sends the host a request regularly, and ends the connection if nothing arrives.
+@contextlib.contextmanager
+def kept_alive(connection: paramiko.Transport, sock: MonitoredSocket) -> Iterator[None]:
+    """Send the host a request regularly, and end the connection if nothing arrives.
 
     paramiko's own keepalive requests no reply, so it cannot detect a silent host.
     """
+    ended = threading.Event()
 
-    def __init__(self, connection: paramiko.Transport, sock: MonitoredSocket) -> None:
-        self._connection = connection
-        self._sock = sock
-        self._ended = threading.Event()
-        self.timed_out = False
-        "Whether it ended the connection."
-
-    def __enter__(self) -> "Keepalive":
-        # Two threads: sending blocks on a connection that takes no more bytes.
-        for work in (self._send, self._watch):
-            threading.Thread(target=work, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-
-    def _send(self) -> None:
+    def send() -> None:
         with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-            while not self._ended.wait(INTERVAL) and self._connection.is_active():
-                self._connection.global_request("keepalive@openssh.com", wait=True)
+            while not ended.wait(INTERVAL) and connection.is_active():
+                connection.global_request("keepalive@openssh.com", wait=True)
 
-    def _watch(self) -> None:
-        while not self._ended.wait(min(_POLL, SILENCE / 4)) and self._connection.is_active():
-            if time.monotonic() - self._sock.last > SILENCE:
-                self.timed_out = True
-                self._connection.close()
+    def watch() -> None:
+        while not ended.wait(min(_POLL, SILENCE / 4)) and connection.is_active():
+            if time.monotonic() - sock.last > SILENCE:
+                sock.is_silent = True
+                connection.close()
+
+    # Two threads: sending blocks on a connection that takes no more bytes.
+    for work in (send, watch):
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 CONNECT_TIMEOUT = 20.0
@@ -127,7 +120,7 @@ class Link(Struct, frozen=True):
     """A connection after the login."""
 
     connection: paramiko.Transport
-    keepalive: Keepalive
+    sock: MonitoredSocket
     login: str
     "How the login succeeded."
 
@@ -160,20 +153,17 @@ def logged_in(to: Destination, prompt: Prompt | None, resources: contextlib.Exit
     return _authenticated(_handshake(to, previous, resources), to, previous, prompt, resources)
 
 
-class _Handshake(Struct, frozen=True):
-    """A connection whose host key is known, before the login."""
-
-    connection: "_Connection"
-    sock: MonitoredSocket
+_Handshake = tuple["_Connection", MonitoredSocket]
+"A connection whose host key is known, before the login."
 
 
 def _handshake(to: Destination, previous: Link | None, resources: contextlib.ExitStack) -> _Handshake:
-    with _named(to):
+    with translated(to):
         sock = MonitoredSocket(resources.enter_context(_socket(to, previous, resources)))
         sock.limit = HANDSHAKE_LIMIT
         connection = _connection(sock, resources)
         _exchange_keys(connection, sock, to)
-    return _Handshake(connection, sock)
+    return connection, sock
 
 
 def _authenticated(
@@ -183,10 +173,11 @@ def _authenticated(
     prompt: Prompt | None,
     resources: contextlib.ExitStack,
 ) -> Link:
-    with _named(to):
-        login = _unless_broken(handshake.connection, to, prompt)
-    keepalive = resources.enter_context(Keepalive(handshake.connection, handshake.sock))
-    return Link(handshake.connection, keepalive, f"{previous.login}, then {login}" if previous else login)
+    connection, sock = handshake
+    with translated(to):
+        login = _unless_broken(connection, to, prompt)
+    resources.enter_context(kept_alive(connection, sock))
+    return Link(connection, sock, f"{previous.login}, then {login}" if previous else login)
 
 
 def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | None) -> str:
@@ -202,10 +193,6 @@ def _unless_broken(connection: "_Connection", to: Destination, prompt: Prompt | 
         raise paramiko.SSHException("it broke during the login") from error
 
 
-def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
-    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user, ssh=to.ssh)
-
-
 class _Connection(paramiko.Transport):
     """A connection that reports any exception of paramiko at a malformed message as an SSH error."""
 
@@ -215,6 +202,21 @@ class _Connection(paramiko.Transport):
     def _parse_disconnect(self, message: paramiko.Message) -> None:
         self.goodbye = True
         super()._parse_disconnect(message)  # type: ignore[misc]
+
+    def _send_user_message(self, message: paramiko.Message) -> None:
+        """Send a message once no new keys are being exchanged.
+
+        paramiko's own thread replies to the end of a channel. It would wait there for an exchange of keys
+        that it alone can complete, and after 30 seconds the connection would break.
+        """
+        if threading.current_thread() is self and not self.clear_to_send.is_set():
+            threading.Thread(target=self._send_later, args=(message,), daemon=True).start()
+        else:
+            super()._send_user_message(message)  # type: ignore[misc]
+
+    def _send_later(self, message: paramiko.Message) -> None:
+        with contextlib.suppress(*_BROKEN):
+            super()._send_user_message(message)  # type: ignore[misc]
 
     def get_exception(self) -> Exception | None:
         """The error that ended the connection, if there is one."""
@@ -298,33 +300,25 @@ def _exchange_keys(connection: paramiko.Transport, sock: MonitoredSocket, to: De
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 
 
-class Stream:
+class Stream(Socket):
     """See Duplex."""
 
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-        channel.settimeout(None)
+    broken = _BROKEN
 
-    def read(self) -> bytes:
-        """See Duplex."""
-        try:
-            return self._channel.recv(PART)
-        except _BROKEN:
-            return b""
 
-    def write(self, part: bytes) -> None:
-        """See Duplex."""
-        self._channel.sendall(part)
+class _Arrival(threading.Event):
+    """Set when anything arrives on a channel.
 
-    def end(self) -> None:
-        """See Duplex."""
-        with contextlib.suppress(*_BROKEN):
-            self._channel.shutdown_write()
+    paramiko clears it when one buffer is empty. The file descriptor of a channel is no alternative: it can be
+    cleared while data arrives in the other buffer, and is then not set before the next data.
+    """
 
-    def close(self) -> None:
-        """See Duplex."""
-        with contextlib.suppress(*_BROKEN):
-            self._channel.close()
+    def clear(self) -> None:
+        """Do nothing."""
+
+    def forget(self) -> None:
+        """Wait for more than what has arrived."""
+        super().clear()
 
 
 class ChannelSession:
@@ -333,21 +327,28 @@ class ChannelSession:
     def __init__(self, channel: paramiko.Channel) -> None:
         self.channel = channel
         channel.settimeout(None)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(channel, selectors.EVENT_READ)
+        self._arrival = _Arrival()
+        for buffer in (channel.in_buffer, channel.in_stderr_buffer):
+            buffer.set_event(self._arrival)
 
     def receive(self, seconds: float) -> list[tuple[bool, bytes]]:
         """See Session."""
-        channel, parts = self.channel, list[tuple[bool, bytes]]()
-        while not parts and self._selector.select(seconds):
+        channel, end = self.channel, time.monotonic() + seconds
+        while True:
+            self._arrival.forget()
             has_ended = channel.eof_received or channel.closed
-            if channel.recv_ready():
-                parts.append((False, channel.recv(PART)))
-            if channel.recv_stderr_ready():
-                parts.append((True, channel.recv_stderr(PART)))
+            parts = []
+            try:
+                if channel.recv_ready():
+                    parts.append((False, channel.recv(PART)))
+                if channel.recv_stderr_ready():
+                    parts.append((True, channel.recv_stderr(PART)))
+            except _BROKEN:  # its exit status reports why
+                _close(channel)
             if has_ended and not parts:
                 return [(False, b""), (True, b"")]
-        return parts
+            if parts or not self._arrival.wait(max(0.0, end - time.monotonic())):
+                return parts
 
     def send(self, part: bytes) -> None:
         """See Session."""
@@ -367,7 +368,6 @@ class ChannelSession:
 
     def close(self) -> None:
         """See Session."""
-        self._selector.close()
         _close(self.channel)
 
 
@@ -385,7 +385,6 @@ class SshTransport(FramedTransport):
         self._sessions = Sessions(to.alias, link, self._another)
         self.where = to.alias
         self.login = link.login
-        self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
 
     def running(
         self, framed: Callable[[], Frame], timeout: float, patience: float, *, flows: bool
@@ -420,7 +419,7 @@ class SshTransport(FramedTransport):
 
     def dial(self, host: str, port: int) -> Duplex:
         """See Transport.dial."""
-        with translated(**self._names):
+        with translated(self._to):
             try:
                 channel = self._connection.open_channel(
                     "direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=COMMAND_TIMEOUT
@@ -453,7 +452,7 @@ class SshTransport(FramedTransport):
             except paramiko.ChannelException:
                 return None
 
-        with translated(**self._names):
+        with translated(self._to):
             return self._sessions.open(begin, timeout)
         raise AssertionError  # pragma: no cover (`translated` suppresses no error)
 
@@ -469,7 +468,7 @@ class SshTransport(FramedTransport):
         timer = threading.Timer(timeout, expire)
         timer.daemon = True
         timer.start()
-        with translated(**self._names):
+        with translated(self._to):
             try:
                 channel.exec_command(command_line(framed))
             except paramiko.SSHException:
@@ -489,7 +488,7 @@ class SshTransport(FramedTransport):
     def _broken(self, channel: paramiko.Channel) -> ConnectionFailed | None:
         """The error of a connection that broke; None if it is open."""
         connection = channel.get_transport()
-        if any(link.keepalive.timed_out for link in self._links if link.connection is connection):
+        if any(link.sock.is_silent for link in self._links if link.connection is connection):
             return ConnectionFailed(
                 f"nothing arrived from {self.where} for {SILENCE:g} seconds",
                 "Check the network, and try again.",

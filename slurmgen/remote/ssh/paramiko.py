@@ -309,8 +309,8 @@ class Stream(Socket):
 class _Arrival(threading.Event):
     """Set when anything arrives on a channel.
 
-    paramiko clears it when one buffer is empty. The file descriptor of a channel is no alternative: it can be
-    cleared while data arrives in the other buffer, and is then not set before the next data.
+    paramiko clears it when one buffer is empty. The file descriptor of a channel may be cleared while data
+    arrives in the other buffer, and is then not readable before the next data.
     """
 
     def clear(self) -> None:

@@ -52,9 +52,11 @@ class Manifest(Struct, frozen=True, dict=True):
     @cached_property
     def hash(self) -> str:
         """The name of this content: the same for the same names, modes and contents."""
-        found = ((name, self.entries[name]) for name in by_bytes(self.entries))
-        lines = (f"{name}\0{entry.mode:o}\0{entry.content}\0" for name, entry in found)
-        return sha256(os.fsencode("".join(lines))).hexdigest()  # an update for each would take twice the time
+        total = sha256()
+        for name in by_bytes(self.entries):
+            entry = self.entries[name]
+            total.update(os.fsencode(f"{name}\0{entry.mode:o}\0{entry.content}\0"))
+        return total.hexdigest()
 
     @property
     def size(self) -> int:

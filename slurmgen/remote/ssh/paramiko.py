@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import selectors
 import socket
 import subprocess
 import threading
@@ -204,6 +203,21 @@ class _Connection(paramiko.Transport):
         self.goodbye = True
         super()._parse_disconnect(message)  # type: ignore[misc]
 
+    def _send_user_message(self, message: paramiko.Message) -> None:
+        """Send a message once no new keys are being exchanged.
+
+        paramiko's own thread replies to the end of a channel. It would wait there for an exchange of keys
+        that it alone can complete, and after 30 seconds the connection would break.
+        """
+        if threading.current_thread() is self and not self.clear_to_send.is_set():
+            threading.Thread(target=self._send_later, args=(message,), daemon=True).start()
+        else:
+            super()._send_user_message(message)  # type: ignore[misc]
+
+    def _send_later(self, message: paramiko.Message) -> None:
+        with contextlib.suppress(*_BROKEN):
+            super()._send_user_message(message)  # type: ignore[misc]
+
     def get_exception(self) -> Exception | None:
         """The error that ended the connection, if there is one."""
         error = super().get_exception()
@@ -292,27 +306,49 @@ class Stream(Socket):
     broken = _BROKEN
 
 
+class _Arrival(threading.Event):
+    """Set when anything arrives on a channel.
+
+    paramiko clears it when one buffer is empty. The file descriptor of a channel may be cleared while data
+    arrives in the other buffer, and is then not readable before the next data.
+    """
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+    def forget(self) -> None:
+        """Wait for more than what has arrived."""
+        super().clear()
+
+
 class ChannelSession:
     """See Session."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         self.channel = channel
         channel.settimeout(None)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(channel, selectors.EVENT_READ)
+        self._arrival = _Arrival()
+        for buffer in (channel.in_buffer, channel.in_stderr_buffer):
+            buffer.set_event(self._arrival)
 
     def receive(self, seconds: float) -> list[tuple[bool, bytes]]:
         """See Session."""
-        channel, parts = self.channel, list[tuple[bool, bytes]]()
-        while not parts and self._selector.select(seconds):
+        channel, end = self.channel, time.monotonic() + seconds
+        while True:
+            self._arrival.forget()
             has_ended = channel.eof_received or channel.closed
-            if channel.recv_ready():
-                parts.append((False, channel.recv(PART)))
-            if channel.recv_stderr_ready():
-                parts.append((True, channel.recv_stderr(PART)))
+            parts = []
+            try:
+                if channel.recv_ready():
+                    parts.append((False, channel.recv(PART)))
+                if channel.recv_stderr_ready():
+                    parts.append((True, channel.recv_stderr(PART)))
+            except _BROKEN:  # its exit status reports why
+                _close(channel)
             if has_ended and not parts:
                 return [(False, b""), (True, b"")]
-        return parts
+            if parts or not self._arrival.wait(max(0.0, end - time.monotonic())):
+                return parts
 
     def send(self, part: bytes) -> None:
         """See Session."""
@@ -332,7 +368,6 @@ class ChannelSession:
 
     def close(self) -> None:
         """See Session."""
-        self._selector.close()
         _close(self.channel)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paramiko.packet import Packetizer
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
 from slurmgen.remote.ssh import openssh, paramiko
@@ -249,3 +250,13 @@ def test_a_connection_that_breaks_while_a_project_is_sent_is_reported(server: Se
             pytest.raises(ConnectionFailed, match="the connection to far broke"),
         ):
             transport.run(["sh", "-c", "cat > /dev/null"], input=b"x" * 8_000_000, timeout=60)
+
+
+def test_commands_end_while_new_keys_are_exchanged(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Packetizer, "REKEY_BYTES", 4_000_000)
+    with paramiko.connect(destination("far", server.config(tmp_path))) as transport:
+        for _ in range(40):
+            stream = transport.stream(["sh", "-c", "head -c 4000000 /dev/zero >&2; echo out"], timeout=60)
+            assert b"".join(stream) == b"out\n"

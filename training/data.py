@@ -15,12 +15,8 @@ Batch = tuple[Tensor, Tensor]  # images (N, C, H, W), labels int64 (N,)
 
 def with_seed(*parts: object) -> torch.Generator:
     """Return a generator on the CPU for a use, such as ("order", seed, epoch). Sums of seeds would repeat."""
-    return torch.Generator().manual_seed(number_of(*parts))
-
-
-def number_of(*parts: object) -> int:
-    """Return a seed of 63 bits for a use."""
-    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest()) >> 1
+    digest = blake2b(repr(parts).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
 
 
 class Order(Sampler[list[int]]):
@@ -31,14 +27,9 @@ class Order(Sampler[list[int]]):
     """
 
     def __init__(
-        self,
-        samples: int,
-        batch_size: int,
-        rank: int,
-        world_size: int,
-        seed: int | None = None,
+        self, samples: int, batch_size: int, rank: int, world_size: int, seed: int | None = None,
         multiple: int = 1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`seed`: shuffle, for training. `multiple`: round the number of batches down to a multiple."""
         self.samples, self.batch_size, self.multiple = samples, batch_size, multiple
         self.rank, self.world_size, self.seed = rank, world_size, seed
@@ -62,9 +53,8 @@ class Order(Sampler[list[int]]):
         order = torch.arange(self.samples)
         if self.seed is not None:
             order = torch.randperm(self.samples, generator=with_seed("order", self.seed, self.epoch))
-        order = torch.cat([order, order.new_zeros(max(len(self) * self.batch_size - self.samples, 0))]).to(
-            device
-        )
+        rest = order.new_zeros(max(len(self) * self.batch_size - self.samples, 0))
+        order = torch.cat([order, rest]).to(device)
         for batch in range(self.start, len(self)):
             yield order[batch * self.batch_size :][: self.batch_size][self.rank :: self.world_size]
 
@@ -78,14 +68,9 @@ class Feed:
     """This rank's batches of an epoch on its device. Without workers, a TensorDataset is kept there."""
 
     def __init__(
-        self,
-        dataset: Dataset[Batch],
-        order: Order,
-        device: torch.device,
-        workers: int = 0,
-        augment: Callable[..., Tensor] | None = None,
-        channels_last: bool = False,
-    ) -> None:
+        self, dataset: Dataset[Batch], order: Order, device: torch.device, workers: int = 0,
+        augment: Callable[..., Tensor] | None = None, channels_last: bool = False,
+    ) -> None:  # fmt: skip
         self.order, self.device, self.augment, self.channels_last = order, device, augment, channels_last
         self.tensors = self.loader = None
         if isinstance(dataset, TensorDataset) and not workers:
@@ -93,7 +78,7 @@ class Feed:
         else:
             self.loader = DataLoader(
                 dataset, batch_sampler=order, num_workers=workers, persistent_workers=workers > 0,
-                pin_memory=device.type == "cuda", generator=torch.Generator(), worker_init_fn=shield,
+                pin_memory=device.type == "cuda", generator=torch.Generator(),
             )  # fmt: skip
             atexit.register(self.close)
 
@@ -117,9 +102,10 @@ class Feed:
                 yield [tensor[part] for tensor in self.tensors]
         else:
             # Otherwise the workers of all ranks and epochs would draw the same random numbers.
-            use = ("workers", self.order.seed, self.order.epoch, self.order.start, self.order.rank)
-            self.loader.generator.manual_seed(number_of(*use))
-            shield()  # the workers inherit it
+            seed = with_seed("workers", self.order.seed, self.order.epoch, self.order.start, self.order.rank)
+            self.loader.generator.manual_seed(seed.initial_seed())
+            # The workers inherit it. A signal would end a worker, and with it the rank, before it could save.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             batches = iter(self.loader)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
             for images, labels in batches:
@@ -129,8 +115,3 @@ class Feed:
         """End the workers. Python would send them a signal, which they block, and wait."""
         if self.loader is not None and self.loader._iterator is not None:
             self.loader._iterator._shutdown_workers()
-
-
-def shield(_worker: int = 0) -> None:
-    """Block the signals to stop: they would end a worker, and with it the rank, before it could save."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)

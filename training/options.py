@@ -158,14 +158,7 @@ DDP: Flags = {
     ]
 }
 FSDP: Flags = {
-    "speed": [
-        (
-            "replicas",
-            1,
-            "HSDP: N complete copies of the model, each sharded over ranks / N; best one per node, so that shards are gathered within nodes",
-            N,
-        )
-    ]
+    "speed": [("replicas", 1, "HSDP: copies of the model, each sharded over ranks / N; best one per node", N)]
 }
 STRATEGY: Flags = {
     "speed": [("strategy", "ddp", "a complete model per rank, or shards of it", {"choices": ("ddp", "fsdp")})]

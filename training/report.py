@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from device import peak_flops, peak_memory
 from ranks import Ranks
-from resume import finite, write
+from resume import write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -227,6 +227,12 @@ class Report:
             "mfu": each * self.flops / peak if peak else None,
             "peak_memory_mb": memory // 2**20,
         }
+
+
+def finite(tensors: Iterable[Tensor]) -> bool:
+    """Return whether none of the numbers, or of this rank's shards of them, is NaN or infinite."""
+    parts = (each.to_local() if hasattr(each, "to_local") else each for each in tensors)
+    return all(bool(each.isfinite().all()) for each in parts)
 
 
 def to_json(value: dict[str, Any], indent: int | None = None) -> str:

@@ -4,23 +4,20 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-
-if TYPE_CHECKING:
-    from ranks import Ranks
 
 
 class Checkpoints:
     """The checkpoints of a run: folders, renamed when complete. The file `latest` names the current one."""
 
-    def __init__(self, folder: Path | None, ranks: "Ranks", keep: int = 1) -> None:
-        """`keep`: how many of the newest to keep, besides the best one, which the file `best` names."""
+    def __init__(self, folder: Path | None, ranks: Any, keep: int = 1) -> None:
+        """`ranks` has rank, world_size, gather and agree. `keep` of the newest stay, and the best."""
         self.folder, self.ranks, self.keep = folder, ranks, keep
         if folder and ranks.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
@@ -31,23 +28,18 @@ class Checkpoints:
             return None
         pointer = self.folder / "latest"
         # Only rank 0 reads it: the file system's cache of another node may be stale.
-        name = self.ranks.gather(
-            pointer.read_text().strip() if self.ranks.rank == 0 and pointer.exists() else None
-        )[0]
+        reads = self.ranks.rank == 0 and pointer.exists()
+        name = self.ranks.gather(pointer.read_text().strip() if reads else None)[0]
         if name is None:
             return None
-        unseen = (
-            f"rank {self.ranks.rank} does not see {self.folder / name}. Use a --run-dir that all ranks share."
-        )
-        self.ranks.agree(None if appears(self.folder / name) else unseen)
-        return self.folder / name
+        path = self.folder / name
+        unseen = f"rank {self.ranks.rank} does not see {path}. Use a --run-dir that all ranks share."
+        self.ranks.agree(None if appears(path) else unseen)
+        return path
 
     @contextmanager
     def new(self, name: str, best: bool = False) -> Iterator[Path]:
-        """Give the ranks a folder to write to, then make it the latest. All ranks must call this.
-
-        `best`: keep it until another is better.
-        """
+        """Give the ranks a folder to write to, then make it the latest (and `best`). All ranks call this."""
         whole = self.folder / f"checkpoint-{name}"
         partial = whole.with_suffix(".partial")
         if self.ranks.rank == 0:
@@ -64,34 +56,21 @@ class Checkpoints:
                 flush(path)
             partial.rename(whole)
             flush(self.folder)
-            write(whole.with_name("latest"), whole.name + "\n")
-            if best:
-                write(whole.with_name("best"), whole.name + "\n")
-            self._remove_old()
+            for pointer in ("latest", "best") if best else ("latest",):
+                write(whole.with_name(pointer), whole.name + "\n")
+            for old in set(self.folder.glob("checkpoint-*")) - self._kept():
+                shutil.rmtree(old, ignore_errors=True)
 
-    def _remove_old(self) -> None:
-        marker = self.folder / "best"
-        best = marker.read_text().strip() if marker.exists() else ""
-        found = sorted((path for path in self.folder.glob("checkpoint-*")), key=age)
-        for path in found:
-            if path.suffix or (path not in found[-self.keep :] and path.name != best):
-                shutil.rmtree(path, ignore_errors=True)
+    def _kept(self) -> set[Path]:
+        complete = self.folder.glob("checkpoint-*[0-9]")
+        newest = sorted(complete, key=lambda path: [*map(int, path.name.split("-")[1:])])[-self.keep :]
+        best = self.folder / "best"
+        return {*newest, *([self.folder / best.read_text().strip()] if best.exists() else [])}
 
     def restore_random(self, folder: Path, world_size: int) -> None:
         """Restore this rank's random numbers, unless the number of ranks has changed."""
         if world_size == self.ranks.world_size:
             set_random_state(read(folder / f"random-{self.ranks.rank}.pt"))
-
-
-def age(checkpoint: Path) -> list[int]:
-    """Return epoch and batch of a checkpoint; what is not complete comes first."""
-    return [] if checkpoint.suffix else [int(number) for number in checkpoint.name.split("-")[1:]]
-
-
-def finite(tensors: Iterable[torch.Tensor]) -> bool:
-    """Return whether none of the numbers, or of this rank's shards of them, is NaN or infinite."""
-    parts = (each.to_local() if hasattr(each, "to_local") else each for each in tensors)
-    return all(bool(each.isfinite().all()) for each in parts)
 
 
 def read(path: Path) -> Any:
@@ -127,11 +106,8 @@ def appears(path: Path, seconds: int = 60) -> bool:
 def random_state() -> dict[str, Any]:
     """Return the state of all generators."""
     name, keys, *rest = np.random.get_state()
-    state = {
-        "python": random.getstate(),
-        "numpy": (name, keys.tolist(), *rest),
-        "torch": torch.get_rng_state(),
-    }
+    numpy = (name, keys.tolist(), *rest)
+    state = {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state()}
     return state | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {})
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from images import load
 from models import build_model
-from resume import Checkpoints, finite
+from report import finite
+from resume import Checkpoints
 from safetensors.torch import load_file
 from training_launch import TRAINING, Ranks, launched, run_together
 from training_options import ALONE, CPU, settled

@@ -6,9 +6,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
+from string import Template
 from typing import Any
 
 import click
@@ -17,17 +18,55 @@ from slurmgen.adopt import adopt
 from slurmgen.cli.objects import Started
 from slurmgen.cli.options import json_option, site_option, write_new
 from slurmgen.cli.output import Command, print_json, say
-from slurmgen.config.init_file import site_here, starter
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, table_of
 from slurmgen.errors import RequestError, SlurmgenError, did_you_mean
 from slurmgen.files import FOLDER as TRAINING
 from slurmgen.files import bundled, read_text
+from slurmgen.launchers import LAUNCHERS
 from slurmgen.program.entry_points import batch_scripts, entry_points
 from slurmgen.program.framework import Program, calls_of
 from slurmgen.request.model import Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_profile, load_site, profile_paths
-from slurmgen.text import counted, visible
+from slurmgen.text import counted, toml_key, toml_value, visible
+
+_STARTER = Template("""\
+# The jobs of this project. `slurmgen render --all --write` writes a batch script for each, to be checked in;
+# `slurmgen check` reports those that are out of date.
+site = "$site"  # `slurmgen sites` lists all sites
+
+[defaults]  # for every job
+$account
+time = "01:00:00"
+
+$jobs
+# What differs on another site. The job then has a script for that site too.
+# [job.$first.site.OTHER]
+# gpus = 4
+# account = "..."
+""")
+
+
+_EXAMPLE = """\
+[job.cifar]  # `slurmgen submit cifar`
+framework = "ddp"  # or {others}
+gpus = 1  # total of the job, as in Slurm
+script = "training/train_ddp.py"  # an example of slurmgen; replace it by your own
+script_args = ["--data", "synthetic", "--model", "cnn", "--limit", "512", "--epochs", "2"]
+"""
+
+
+_NOTHING = """\
+# No program was found: a Python file that imports a framework, and parses arguments or runs as a program.
+# [job.train]  # `slurmgen submit train`
+# script = "train.py"
+# framework = "ddp"  # or {others}
+# gpus = 1  # total of the job, as in Slurm
+"""
+
+
+_OTHERS = ", ".join(name for name in LAUNCHERS if name != "ddp")
+_CLUSTER_NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 
 
 @click.command(
@@ -66,6 +105,44 @@ def command(site: str | None, training: bool, as_json: bool) -> None:
     if as_json:
         print_json(Started(site=place.name, wrote=names))
     _print_next_steps(place, next(iter(jobs), None))
+
+
+def starter(site: Site, tables: Mapping[str, str] | None = None, account: str = "") -> str:
+    """A slurmgen.toml for a site, with comments on what to change.
+
+    Args:
+        tables: the table of each job of the project; unset: a bundled job that runs unchanged.
+        account: the account to charge, if it is known.
+    """
+    example = _EXAMPLE if tables is None else _NOTHING
+    jobs = "\n".join((tables or {}).values()) or example.format(others=_OTHERS)
+    first = next(iter(tables or {}), "cifar" if tables is None else "train")
+    hint = site.account.hint or "the account to charge, if the site needs one"
+    line = f"account = {toml_value(account)}" if account else f'# account = "..."  # {hint}'
+    return _STARTER.substitute(site=site.name, account=line, jobs=jobs, first=toml_key(first))
+
+
+def site_here(host: str, slurm_config: str, sites: Iterable[Site]) -> str | None:
+    """The site of a host, by its full name or by the output of `scontrol show config`."""
+    cluster = _CLUSTER_NAME.search(slurm_config)
+    for site in sites:
+        if _is_of(host.lower(), site) or (cluster and cluster[1].lower() == site.name.lower()):
+            return site.name
+    return None
+
+
+def _is_of(host: str, site: Site) -> bool:
+    """Whether a host is in the domain of a site's login host.
+
+    The domain begins with the site's own name, since neighbouring sites share what follows:
+    login-1.olivia.sigma2.no is Olivia, login-1.saga.sigma2.no is not.
+    """
+    if not site.login.host:
+        return False
+    labels = site.login.host.lower().split(".")
+    name = site.name.lower()
+    domain = ".".join(labels[labels.index(name) :] if name in labels else labels)
+    return host == domain or host.endswith(f".{domain}")
 
 
 def _found(jobs: dict[str, str], *, training: bool) -> str:

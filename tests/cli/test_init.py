@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen import load_site
-from slurmgen.config.init_file import site_here, starter
+from slurmgen.cli.init import site_here, starter
 from slurmgen.launchers import LAUNCHERS
 from tests.conftest import REPOSITORY, Run
 from tests.support.programs import write_programs

@@ -35,7 +35,7 @@ NODE = (
 
 
 def main() -> None:
-    """Print the sizes and times of a large cluster, and those of a twin."""
+    """Print sizes and times, of a large cluster and of a twin."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         _large(Path(folder))
     with (

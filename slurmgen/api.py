@@ -73,7 +73,7 @@ def submit(
     observer: Observer | None = None,
     **sending: Unpack[Sending],
 ) -> Record:
-    """Send a project and submit its job, exactly once, as `slurmgen submit` does.
+    """Send a project and submit its job exactly once, as `slurmgen submit` does.
 
     If it fails, the same call finds the job, or submits it if there is none. It never prompts: the login
     needs a key, an agent, or a shared connection of OpenSSH.

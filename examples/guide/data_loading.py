@@ -39,7 +39,7 @@ class Images(Dataset):
 
 
 def make_loader(dataset: Dataset, batch_size: int, workers: int, seed: int = 0) -> DataLoader:
-    """The samples of this rank; `batch_size` and `workers` are those of one rank."""
+    """The samples of this rank; `batch_size` and `workers` count for one rank."""
     return DataLoader(
         dataset,
         batch_size,

@@ -76,7 +76,7 @@ def difference(model, other):
 
 
 def spread(model):
-    """The largest difference between this rank's weights and those of rank 0, over all ranks."""
+    """The largest difference of any rank's weights from the weights of rank 0."""
     flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     first = flat.clone()
     dist.broadcast(first, src=0)

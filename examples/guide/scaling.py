@@ -65,7 +65,7 @@ def serial_share(ranks: int, speed_up: float) -> float:
 
 
 def report(lines: list[dict], kind: str) -> None:
-    """Compare the samples per second with those of the first line, the run on one rank."""
+    """Compare the samples per second with the first line, a run on one rank."""
     runs = [line for line in lines if line["kind"] == kind]
     if runs[0]["ranks"] != 1:
         raise SystemExit("error: the first run must be on one rank; it is the reference")

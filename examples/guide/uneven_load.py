@@ -15,7 +15,7 @@ from torch import nn
 
 
 def synchronize() -> None:
-    """Wait for the GPU: without this, a step's time is that of starting its kernels."""
+    """Wait for the GPU. Otherwise only the start of its kernels would be timed."""
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
 

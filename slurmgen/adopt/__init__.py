@@ -40,7 +40,7 @@ _STOPS = "the script of slurmgen ends at the first line that fails, because it h
 def adopt(
     text: str, file: str, site: Site, defaults: Request | None = None, name: str | None = None
 ) -> Adopted:
-    """The job of a batch script as a request.
+    """The request that a batch script makes.
 
     Args:
         file: its path, for the name of the job.

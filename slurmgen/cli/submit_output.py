@@ -125,7 +125,7 @@ def print_ids(
     *,
     is_group: bool = False,
 ) -> None:
-    """Print the id of a job, or those of the jobs of a group or the arrays of a sweep, one on a line."""
+    """Print the ID of each submitted job on a line of its own."""
     if len(outcomes) == 1 and not is_group:
         print_id(outcomes[0], as_json, make)
     elif as_json:

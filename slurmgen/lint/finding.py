@@ -61,7 +61,7 @@ _SiteCheck = Callable[["Script", Site], Iterator[Finding]]
 
 
 def rule(code: str, severity: Severity) -> Callable[[_Check], _Check]:
-    """Register a rule: its name is that of the function, its page is the docstring.
+    """Register a rule, named after its function; the docstring is its page.
 
     A page without a reference refers to that of sbatch.
     """

@@ -52,7 +52,7 @@ def find_notice(request: Request, launcher: Launcher, time_limit: str | None) ->
 def further_options(
     request: Request, of_site: SbatchOptions, constraint: str | None, notice: Notice | None
 ) -> dict[str, str]:
-    """The sbatch options beyond those of every plan; the request overrides the site."""
+    """The further sbatch options of a plan; the request overrides the site."""
     options = sbatch_options.given({**of_site, **request.sbatch, **_constraint(request, of_site, constraint)})
     if not notice:
         return options

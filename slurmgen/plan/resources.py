@@ -77,7 +77,7 @@ def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cp
 
 
 def _check_total(place: Place, total: int, field: str, parts: int) -> None:
-    """Refuse more CPUs of all nodes than a job may have; the field sets those of each of its parts."""
+    """Refuse a job with more CPUs in total than it may have; `field` sets the CPUs of each part."""
     limit = _most(place, "max_cpus")
     if limit and total > limit[0]:
         most, name = limit
@@ -506,7 +506,7 @@ MOST_DAYS = 366
 
 
 def time(inputs: Inputs, limits: dict[str, Limits], nodes: int) -> Reasoned:
-    """The time limit of a job on `nodes` nodes; `limits` are those of the job, by what sets them."""
+    """The time limit of a job on `nodes` nodes; `limits` names what sets each limit."""
     request, site, origin = inputs
     text, why = first(
         (request.time, origin("time")),

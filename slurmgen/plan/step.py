@@ -354,7 +354,7 @@ def _of_script(script: str, arguments: tuple[str, ...]) -> Program:
 def find_ranks(
     inputs: Inputs, place: Place, launcher: Launcher, layout: Layout, first: Ranks | None = None
 ) -> Ranks:
-    """The ranks of a step on the nodes of a layout; for a further step, `first` are those of the first."""
+    """The ranks of a step on the nodes of a layout; a further step also needs the ranks of the first."""
     request, site, _ = inputs
     own = launcher.ntasks_per_node(layout.gpus_per_node)
     reserved = request.ntasks_per_node or own

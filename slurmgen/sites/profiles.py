@@ -71,7 +71,7 @@ def stated_facts(name: str, project_dir: Path | None = None) -> dict[str, Any]:
 
 
 def lineage(name: str, project_dir: Path | None = None, *, personal: bool = True) -> tuple[Path, ...]:
-    """The file of a known profile, then the one that it extends, and so on."""
+    """The file of a known profile, and the files that it extends, nearest first."""
     folders = search_path(project_dir, personal=personal)
     return tuple(path for path, _ in _lineage(_profiles_in(folders)[name], folders))
 

@@ -154,7 +154,7 @@ class Resubmission(Struct, frozen=True, kw_only=True):
         return spec_at(self.original.kept, str(self.site), self.changes)
 
     def route(self, how: How, ask: Confirm | None, *, connects: bool) -> Route:
-        """The route of the new job: that of the original, or to another site. See `Work`."""
+        """The route of the new job: the original's, or one to another site. See `Work`."""
         route = self.original.job.route
         if self.original.kept.batch_script:
             return route

@@ -15,11 +15,11 @@ class How(Struct, frozen=True, kw_only=True):
     via: str | None = None
     "How to reach the site; default: ssh if it has a login host, else local."
     host: str | None = None
-    "Login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile."
+    "Login host, as `[USER@]HOST`; default: from personal.toml, else from the profile."
     ssh_config: str | None = None
     ssh_client: str | None = None
     remote_dir: str | None = None
-    "The remote folder for submissions; default: that of personal.toml, else ~/slurmgen."
+    "The remote folder for submissions; default: from personal.toml, else ~/slurmgen."
     max_size: int = MAX_SIZE
     "Bytes of the project, above which it is refused."
     send: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ def route_of_spec(spec: JobSpec, how: How, ask: Confirm | None, *, connects: boo
 
 
 def on_good(spec: JobSpec, route: Route, how: How, observer: Observer) -> JobSpec:
-    """The job without the nodes that are remembered as bad, unless it may use them."""
+    """The job; bad nodes are excluded, unless the options allow them."""
     return on_good_nodes(spec, place_of(route), observer.excluded) if how.exclude_bad_nodes else spec
 
 

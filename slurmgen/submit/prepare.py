@@ -211,7 +211,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     after: tuple[After, ...] = ()
     "The jobs that must end first. A repeated submission is found by their names: `last` may be another then."
     group: tuple[str, ...] = ()
-    "The name of the job, and those of all jobs of the group that it is submitted with."
+    "The name of the job, then the names of all jobs of its group."
     needs: tuple[tuple[int, str], ...] = ()
     "See `Prepared.needs`."
     race: str = ""

@@ -62,7 +62,7 @@ class Header(NamedTuple):
     components: int
 
     def last(self, *names: str) -> Directive | None:
-        """The last directive of an option; of several options, that of the first that is set."""
+        """The last directive of the first of these options that is set."""
         found = (d for name in names for d in reversed(self.directives) if d.name == name)
         return next(found, None)
 

@@ -61,7 +61,7 @@ _FAULT = re.compile(r"(?m)^\S+: line (\d+): (.*)$")
 
 
 def fault_of(text: str) -> Fault | None:
-    """Why bash cannot parse a text; it runs nothing of it. None if bash can, or if it is not asked."""
+    """Why bash cannot parse a text, which it does not run; None if it can, or if bash may not be started."""
     if not ASKS_BASH.get():
         return None
     try:

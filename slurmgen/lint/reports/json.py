@@ -1,4 +1,4 @@
-"""The formats in JSON: slurmgen's own, that of GitLab, and SARIF."""
+"""The JSON formats: slurmgen's own, GitLab's, and SARIF."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

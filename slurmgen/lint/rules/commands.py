@@ -8,7 +8,7 @@ from slurmgen.lint.finding import Edit, Finding, rule
 from slurmgen.lint.reader import Command, Launch, Script, Span
 
 _DECLARES = re.compile(r"\b(?:export|declare|typeset|local|readonly)\b[^;&|]*$")
-"A builtin whose exit status replaces that of the commands in its arguments."
+"A builtin that hides the exit status of the commands in its arguments."
 _FIRST_LINE = (["-n", "1"], ["-n1"], ["-1"], ["--lines=1"])
 
 

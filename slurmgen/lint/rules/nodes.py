@@ -343,7 +343,7 @@ def _shared_hostfiles(script: Script) -> Iterator[Finding]:
 
 
 def _hosts_under_srun(script: Script) -> Iterator[Finding]:
-    """The launches under srun of which each starts the ranks of all nodes."""
+    """The launches under srun that each start the ranks of all nodes."""
     for launch in rank_launchers(script, "deepspeed"):
         options, nodes = launch.options, launch.options.number("num-nodes")
         if (nodes or 1) > 1 and several_nodes(script, launch) and options.lacks("no-ssh", "node-rank"):

@@ -76,7 +76,7 @@ def _treats_tasks_as_nodes(launch: Launch, ntasks: int | None) -> bool:
 
 
 def _copies_of_mpirun(script: Script) -> Iterator[Finding]:
-    """Each mpirun of which srun starts several copies, unless a copy is a single rank."""
+    """Each mpirun that srun starts several times, unless a copy is a single rank."""
     for launch in script.started:
         kinds = [layer.kind for layer in launch.layers]
         if "srun" not in kinds or "mpirun" not in kinds[kinds.index("srun") :]:
@@ -180,7 +180,7 @@ def _is_difference(script: Script, launch: Launch) -> bool:
 
 
 def _sees_no_other(launch: Launch) -> bool:
-    """Whether the launch may use all GPUs, or those of a constant list."""
+    """Whether the launch may use all GPUs, or a constant list of them."""
     return "CUDA_VISIBLE_DEVICES" not in launch.env or visible_gpus(launch) is not None
 
 

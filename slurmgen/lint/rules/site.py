@@ -43,7 +43,7 @@ def settings(script: Script, site: Site, launch: Launch | None = None) -> "Setti
 
 
 def gpu_type(script: Script, site: Site) -> str | None:
-    """The GPU type of the job: that of its GPU request, else the type whose constraint it names."""
+    """The GPU type that the job requests, else the type whose constraint it names."""
     constraint = script.header.value("constraint") or ""
     words = re.split(r"[^\w.+-]+", constraint)
     by_constraint = (name for name, kind in site.gpu.types.items() if kind.constraint in words)

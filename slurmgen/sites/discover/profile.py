@@ -272,7 +272,7 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
 
 
 def _complete(cluster: Cluster, replies: Mapping[str, Answer], facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The lists that have every name; never the QoS, because only those of one user are known."""
+    """The lists that have every name. Never the QoS: only those of one user are known."""
     listed = {fact.keys[1] for fact in facts if fact.keys[0] == "partitions"}
     partitions = {entry.get("PartitionName") for entry in records(output(replies, PARTITIONS))}
     types = {kind.gpu_type for group in cluster.groups for kind in group.kinds if kind.gpus}
